@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"synclab/cmd/synclab/terminal"
 	"synclab/proxier"
 	"synclab/proxier/iptables"
 )
@@ -24,9 +25,9 @@ func (f *backendFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.backend, "backend", "", "`backend` that writes rules: "+orWords(backends)+" (default: nftables if the configuration's mode is nftables, else iptables)")
 	flags.StringVar(&f.variant, "variant", variants[0], "`variant` of iptables: "+strings.Join(variants, " or "))
 	flags.StringVar(&f.layout, "layout", layouts[0], "`layout` of the iptables rules: "+strings.Join(layouts, " or "))
-	complete(cmd, "backend", backends...)
-	complete(cmd, "variant", variants...)
-	complete(cmd, "layout", layouts...)
+	terminal.Complete(cmd, "backend", backends...)
+	terminal.Complete(cmd, "variant", variants...)
+	terminal.Complete(cmd, "layout", layouts...)
 }
 
 func (f *backendFlags) check(cmd *cobra.Command) error {

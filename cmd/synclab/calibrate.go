@@ -12,6 +12,7 @@ import (
 
 	"synclab/bench"
 	"synclab/bench/raw"
+	"synclab/cmd/synclab/terminal"
 	"synclab/reports/model"
 )
 
@@ -42,7 +43,7 @@ func (f *calibrateFlags) register(cmd *cobra.Command) {
 		panic(err)
 	}
 	for _, flag := range []string{"budget", "max-services", "seed"} {
-		complete(cmd, flag)
+		terminal.Complete(cmd, flag)
 	}
 }
 
@@ -107,8 +108,8 @@ Ctrl-C keeps what was measured until then, and its model.`,
 }
 
 func calibrate(ctx context.Context, s streams, o bench.CalibrateOptions) error {
-	if descriptor(s.err) < 0 { // workers write to it, too
-		s.err = &turnTaking{w: s.err}
+	if terminal.Descriptor(s.err) < 0 { // workers write to it, too
+		s.err = &terminal.Turns{W: s.err}
 	}
 	fit := model.FitOptions{Seed: o.Seed}
 	o.Run.Command, o.Run.WorkerArgs, o.Run.ProxyArgs, o.Run.Stderr = commandLine(os.Args), []string{"worker"}, []string{"proxy"}, s.err

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"synclab/bench/outfile"
+	"synclab/cmd/synclab/terminal"
 	"synclab/sim/capture"
 	"synclab/sim/manifests"
 )
@@ -75,8 +76,8 @@ every change, with its time. 'synclab plan --churn-from' replays it.`,
 	if err := errors.Join(cmd.MarkFlagFilename("kubeconfig"), cmd.MarkFlagFilename("output", "yaml", "yml")); err != nil {
 		panic(err)
 	}
-	complete(cmd, "context")
-	complete(cmd, "for")
+	terminal.Complete(cmd, "context")
+	terminal.Complete(cmd, "for")
 	return cmd
 }
 
@@ -112,7 +113,7 @@ func runCapture(ctx context.Context, s streams, o captureOptions) error {
 	}
 	write := func(w io.Writer) error { return manifests.WriteObjects(w, objects) }
 	if o.out == "-" {
-		err = write(verbatim(s.out))
+		err = write(terminal.Verbatim(s.out))
 	} else {
 		err = outfile.WriteWith(o.out, 0o600, write)
 	}

@@ -20,6 +20,7 @@ import (
 	"synclab/bench/outfile"
 	"synclab/bench/subject"
 	"synclab/bench/upstream"
+	"synclab/cmd/synclab/terminal"
 	"synclab/proxier/iptables"
 	"synclab/scenarios"
 	"synclab/sim"
@@ -66,10 +67,10 @@ func (f *rulesFlags) register(cmd *cobra.Command) {
 	if err := errors.Join(cmd.MarkFlagFilename("minimize", "yaml"), cmd.MarkFlagFilename("then", "yaml", "yml", "json")); err != nil {
 		panic(err)
 	}
-	complete(cmd, "variant", string(iptables.Legacy), string(iptables.Nft))
-	complete(cmd, "family", string(corev1.IPv4Protocol), string(corev1.IPv6Protocol))
-	complete(cmd, "random")
-	complete(cmd, "workers")
+	terminal.Complete(cmd, "variant", string(iptables.Legacy), string(iptables.Nft))
+	terminal.Complete(cmd, "family", string(corev1.IPv4Protocol), string(corev1.IPv6Protocol))
+	terminal.Complete(cmd, "random")
+	terminal.Complete(cmd, "workers")
 }
 
 // args accepts any number of scenarios with --rules, and otherwise what usual accepts.
@@ -231,7 +232,7 @@ func (f *rulesFlags) compare(cmd *cobra.Command, args []string, s streams, share
 func (f *rulesFlags) execute(ctx context.Context, s streams, q *conform.Request, binary string) error {
 	var last conform.Event
 	failures := 0
-	shown := rulesProgress{progress: newProgress(s.err)}
+	shown := rulesProgress{Progress: terminal.NewProgress(s.err)}
 	err := q.Execute(ctx, s.err, []string{rulesWorker}, func(e conform.Event) {
 		last = e
 		shown.show(e)
@@ -318,24 +319,24 @@ func thousands(n int) string {
 
 // rulesProgress shows how many states were compared.
 type rulesProgress struct {
-	*progress
+	*terminal.Progress
 	bar *progressbar.ProgressBar
 }
 
 func (p *rulesProgress) show(e conform.Event) {
-	if !p.terminal {
-		if time.Since(p.told) >= lineEvery {
-			p.told = time.Now()
+	if !p.Terminal {
+		if time.Since(p.Told) >= terminal.LineEvery {
+			p.Told = time.Now()
 			of := ""
 			if e.Total > 0 {
 				of = " of " + thousands(e.Total)
 			}
-			fmt.Fprintf(p.w, "%s%s states compared, %s clusters\n", thousands(e.States), of, thousands(e.Clusters))
+			fmt.Fprintf(p.W, "%s%s states compared, %s clusters\n", thousands(e.States), of, thousands(e.Clusters))
 		}
 		return
 	}
 	if p.bar == nil {
-		p.bar = newBar(p.w, "comparing rules", e.Total)
+		p.bar = terminal.NewBar(p.W, "comparing rules", e.Total)
 	}
 	_ = p.bar.Set(e.States)
 }
@@ -343,7 +344,7 @@ func (p *rulesProgress) show(e conform.Event) {
 func (p *rulesProgress) end() {
 	if p.bar != nil {
 		_ = p.bar.Finish()
-		fmt.Fprintln(p.w)
+		fmt.Fprintln(p.W)
 		p.bar = nil
 	}
 }

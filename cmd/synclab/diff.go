@@ -7,13 +7,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"synclab/cmd/synclab/terminal"
 	"synclab/reports/diff"
 	"synclab/scenarios"
 )
 
 func newDiff(s streams) *cobra.Command {
 	var (
-		format     outputFormat
+		format     terminal.Format
 		maxSlower  = shareFlag{diff.DefaultThreshold}
 		thresholds []string
 	)
@@ -62,11 +63,11 @@ Figures: ` + strings.Join(scenarios.ThresholdFigures(), ", ") + `.`,
 			return compareRuns(s, args[0], args[1], format, options)
 		},
 	}
-	format.register(cmd)
+	format.Register(cmd)
 	flags := cmd.Flags()
 	flags.Var(&maxSlower, "max-slower", "allowed increase of figures without a threshold: a `share`, such as 5%")
 	flags.StringArrayVar(&thresholds, "threshold", nil, "`FIGURE=SHARE`: allowed increase of one figure, such as full_sync=5%, or off (repeatable)")
-	complete(cmd, "max-slower")
+	terminal.Complete(cmd, "max-slower")
 	if err := cmd.RegisterFlagCompletionFunc("threshold", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		var words []string
 		for _, figure := range append(scenarios.ThresholdFigures(), scenarios.ThresholdAll) {
@@ -125,12 +126,12 @@ func (f *shareFlag) Set(text string) error {
 }
 
 // diff prints the comparison and fails when a threshold is exceeded.
-func compareRuns(s streams, before, after string, format outputFormat, options diff.Options) error {
+func compareRuns(s streams, before, after string, format terminal.Format, options diff.Options) error {
 	d, err := diff.Compare(before, after, options)
 	if err != nil {
 		return badInput(err)
 	}
-	if err := format.write(s.out, d, d.Table); err != nil {
+	if err := format.Write(s.out, d, d.Table); err != nil {
 		return err
 	}
 	beyond := d.Beyond()

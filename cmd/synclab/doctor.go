@@ -10,10 +10,11 @@ import (
 
 	"synclab/bench/machine"
 	"synclab/bench/raw"
+	"synclab/cmd/synclab/terminal"
 )
 
 func newDoctor(s streams) *cobra.Command {
-	var format outputFormat
+	var format terminal.Format
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check what this machine can and cannot run, and why",
@@ -32,7 +33,7 @@ else. Its exit status is 1 when no subject can run here.`,
 			return examine(s.out, format, findings)
 		},
 	}
-	format.register(cmd)
+	format.Register(cmd)
 	return cmd
 }
 
@@ -54,8 +55,8 @@ func (d diagnosis) usable() bool {
 }
 
 // examine prints the diagnosis. It fails if no subject can run.
-func examine(w io.Writer, format outputFormat, d diagnosis) error {
-	err := format.write(w, d, func(w io.Writer) error { return d.table(w) })
+func examine(w io.Writer, format terminal.Format, d diagnosis) error {
+	err := format.Write(w, d, func(w io.Writer) error { return d.table(w) })
 	if err == nil && !d.usable() {
 		err = errors.New("no subject can run on this machine")
 	}
@@ -71,7 +72,7 @@ func (d diagnosis) table(w io.Writer) error {
 			remedies = append(remedies, c.Name+": "+c.Remedy)
 		}
 	}
-	if err := columns(w, rows...); err != nil {
+	if err := terminal.Columns(w, rows...); err != nil {
 		return err
 	}
 	if len(remedies) > 0 {

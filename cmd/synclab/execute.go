@@ -9,16 +9,17 @@ import (
 	"strings"
 
 	"synclab/bench"
+	"synclab/cmd/synclab/terminal"
 	"synclab/reports"
 )
 
 // execute runs the scenario in separate namespaces and reports on it.
 func execute(ctx context.Context, s streams, o runOptions) error {
-	shown := newProgress(s.err)
+	shown := terminal.NewProgress(s.err)
 	options := bench.ExecuteOptions{
 		Scenario: o.scenario, Objects: o.objects, Live: o.live, Subjects: o.subjects, Reps: o.reps, Out: o.out, Force: o.force,
 		ProxyConfig: o.config, Command: commandLine(os.Args), WorkerArgs: []string{"worker"}, ProxyArgs: []string{"proxy"},
-		Progress: shown.show, Stderr: s.err, Feed: o.feed, KubeProxy: o.kubeProxy, ExecConfig: o.execConfig, MaxMemory: o.maxMemory,
+		Progress: shown.Show, Stderr: s.err, Feed: o.feed, KubeProxy: o.kubeProxy, ExecConfig: o.execConfig, MaxMemory: o.maxMemory,
 		Shard: o.shard, Shards: o.shards,
 	}
 	if o.precision > 0 {
@@ -41,12 +42,12 @@ func execute(ctx context.Context, s streams, o runOptions) error {
 	}
 	if o.dump {
 		options.Dump = func(subject, rules string) {
-			shown.end()
+			shown.End()
 			fmt.Fprintf(s.out, "# %s\n%s", subject, rules)
 		}
 	}
 	dir, err := bench.Execute(ctx, options)
-	shown.end()
+	shown.End()
 	switch {
 	case errors.Is(err, bench.ErrShardComplete):
 		return shardDone(s.out, dir, o, "is complete already: nothing was run (repeat it with --force)")
@@ -58,7 +59,7 @@ func execute(ctx context.Context, s streams, o runOptions) error {
 		fmt.Fprintf(s.err, "the measurements until then are in %s; 'synclab report %s' shows them\n", dir, dir)
 		return err
 	}
-	return report(s, []string{dir}, "", outputFormat(formats[0]), reports.Options{})
+	return report(s, []string{dir}, "", terminal.Format(terminal.Formats[0]), reports.Options{})
 }
 
 // imprecise returns the swept values of the cells of a run that need more repetitions.

@@ -15,6 +15,7 @@ import (
 	"synclab/bench/raw"
 	"synclab/bench/subject"
 	"synclab/bench/upstream"
+	"synclab/cmd/synclab/terminal"
 	"synclab/proxier/config"
 	"synclab/scenarios"
 	"synclab/sim"
@@ -43,7 +44,7 @@ func (f *scenarioFlags) register(cmd *cobra.Command) {
 	// Not a StringSlice: a value may contain commas.
 	flags.StringArrayVar(&f.sets, "set", nil, "set a field of the scenario: `field=value`, e.g. proxy.minSyncPeriod=2s (repeatable)")
 	for _, flag := range []string{"services", "endpoints", "seed", "set"} {
-		complete(cmd, flag)
+		terminal.Complete(cmd, flag)
 	}
 	cmd.ValidArgsFunction = completeScenario
 }
@@ -160,9 +161,9 @@ func (f *subjectFlags) register(cmd *cobra.Command, usual string) {
 	if err := errors.Join(cmd.RegisterFlagCompletionFunc("subjects", completeSubjects), cmd.MarkFlagFilename("kube-proxy"), cmd.MarkFlagFilename("exec-config")); err != nil {
 		panic(err)
 	}
-	complete(cmd, "feed", raw.FeedInformers, raw.FeedAPI)
+	terminal.Complete(cmd, "feed", raw.FeedInformers, raw.FeedAPI)
 	for _, flag := range []string{"kube-proxy-version", "max-time", "max-memory"} {
-		complete(cmd, flag)
+		terminal.Complete(cmd, flag)
 	}
 }
 

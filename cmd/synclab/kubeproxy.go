@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"synclab/bench/upstream"
+	"synclab/cmd/synclab/terminal"
 )
 
 func newKubeProxy(s streams) *cobra.Command {
@@ -29,6 +30,6 @@ find it there and need neither.`,
 		},
 	}
 	cmd.Flags().StringVar(&o.Version, "kube-proxy-version", "", "`version` of Kubernetes (default: "+upstream.Pinned+")")
-	complete(cmd, "kube-proxy-version")
+	terminal.Complete(cmd, "kube-proxy-version")
 	return cmd
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"synclab/bench/netns"
+	"synclab/cmd/synclab/terminal"
 )
 
 // Exit statuses.
@@ -27,8 +28,8 @@ const (
 func main() {
 	_ = os.Setenv("PATH", absolute(os.Getenv("PATH")))
 	ctx, windUp := context.WithCancel(context.Background())
-	go heedSignals(windUp)
-	s := streams{os.Stdin, &printable{w: os.Stdout}, &printable{w: os.Stderr}}
+	go terminal.HeedSignals(windUp)
+	s := streams{os.Stdin, &terminal.Printable{W: os.Stdout}, &terminal.Printable{W: os.Stderr}}
 	err := run(ctx, s, os.Args[1:])
 	os.Exit(exitStatus(ctx, s.err, err))
 }

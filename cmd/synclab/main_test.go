@@ -19,24 +19,25 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"synclab/bench/netns"
+	"synclab/cmd/synclab/terminal"
 	"synclab/scenarios"
 )
 
 // printed is a stream of the program. Any goroutine may write to it.
 type printed struct {
-	turnTaking
+	terminal.Turns
 	text strings.Builder
 }
 
 func newPrinted() *printed {
 	p := &printed{}
-	p.w = &p.text
+	p.W = &p.text
 	return p
 }
 
 func (p *printed) String() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.Mu.Lock()
+	defer p.Mu.Unlock()
 	return p.text.String()
 }
 
@@ -247,7 +248,7 @@ func mustJSON(t *testing.T, v any) string {
 }
 
 func TestVersion(t *testing.T) {
-	for _, format := range formats[1:] {
+	for _, format := range terminal.Formats[1:] {
 		status, stdout, _ := invoke(t, "version", "-o", format)
 		var v buildVersion
 		if err := yaml.UnmarshalStrict([]byte(stdout), &v); err != nil || status != exitDone || v.Go == "" || v.Synclab == "" {

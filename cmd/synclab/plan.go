@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"synclab/bench"
+	"synclab/cmd/synclab/terminal"
 	"synclab/proxier/runner"
 	"synclab/reports"
 	"synclab/reports/capacity"
@@ -35,7 +36,7 @@ type planFlags struct {
 	force              bool
 	noPNG              bool
 	check              bool
-	format             outputFormat
+	format             terminal.Format
 }
 
 func (f *planFlags) register(cmd *cobra.Command) {
@@ -53,7 +54,7 @@ func (f *planFlags) register(cmd *cobra.Command) {
 	flags.BoolVar(&f.force, "force", false, "replace the plan that is in the folder --out")
 	flags.BoolVar(&f.noPNG, "no-png", false, "draw SVG only")
 	flags.BoolVar(&f.check, "check", false, "exit with status 1 when the subject in use, with its settings of today, violates an SLO in the cluster grown by --grow (without --grow: in today's cluster)")
-	f.format.register(cmd)
+	f.format.Register(cmd)
 	if err := cmd.MarkFlagDirname("out"); err != nil {
 		panic(err)
 	}
@@ -61,12 +62,12 @@ func (f *planFlags) register(cmd *cobra.Command) {
 	for _, policy := range runner.Policies() {
 		policies = append(policies, string(policy))
 	}
-	complete(cmd, "policy", policies...)
+	terminal.Complete(cmd, "policy", policies...)
 	if err := cmd.RegisterFlagCompletionFunc("grow", completeGrowth); err != nil {
 		panic(err)
 	}
 	for _, flag := range []string{"min-sync-period", "length", "watch-delay", "seed"} {
-		complete(cmd, flag)
+		terminal.Complete(cmd, flag)
 	}
 }
 
@@ -247,7 +248,7 @@ func (f *planFlags) folder(cmd *cobra.Command) (string, error) {
 }
 
 // planReport makes the page of a plan again, from the answer in its folder.
-func planReport(s streams, dir, out string, format outputFormat, options reports.Options) error {
+func planReport(s streams, dir, out string, format terminal.Format, options reports.Options) error {
 	a, err := page.LoadAnswer(dir)
 	if err != nil {
 		return badInput(err)
@@ -262,17 +263,17 @@ func planReport(s streams, dir, out string, format outputFormat, options reports
 }
 
 // showPlan prints the answer: sentences, a table, and the path of the page.
-func showPlan(s streams, a *capacity.Answer, out string, format outputFormat) error {
+func showPlan(s streams, a *capacity.Answer, out string, format terminal.Format) error {
 	page := filepath.Join(out, page.CapacityPage)
 	if format != "table" {
 		fmt.Fprintln(s.err, "page:", page)
 	}
-	return format.write(s.out, a, func(w io.Writer) error {
+	return format.Write(s.out, a, func(w io.Writer) error {
 		for _, words := range a.Words {
 			fmt.Fprintln(w, words)
 		}
 		fmt.Fprintln(w)
-		if err := columns(w, planTable(a)...); err != nil {
+		if err := terminal.Columns(w, planTable(a)...); err != nil {
 			return err
 		}
 		for i, why := range whyLines(a) {

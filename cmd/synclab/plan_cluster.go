@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"synclab/cmd/synclab/terminal"
 	"synclab/reports/capacity"
 	"synclab/reports/doc"
 	"synclab/sim"
@@ -56,7 +57,7 @@ func (f *planCluster) register(cmd *cobra.Command) {
 		panic(err)
 	}
 	for _, flag := range []string{"services", "endpoints", "nodes", "churn", "earlier-age", "service-churn", "churn-amplitude", "rollouts", "node-losses", "context"} {
-		complete(cmd, flag)
+		terminal.Complete(cmd, flag)
 	}
 }
 

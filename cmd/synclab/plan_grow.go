@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"synclab/cmd/synclab/terminal"
 	"synclab/reports/capacity"
 )
 
@@ -113,7 +114,7 @@ func (f *sloFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.memory, "memory", resource.NewQuantity(int64(usual.Memory), resource.BinarySI).String(), "SLO: peak memory `size` of the proxier and its largest tool together; 0: no SLO")
 	flags.DurationVar(&f.firstSync, "first-sync", usual.Start, "SLO: longest first sync of a proxier that starts on empty tables; a `time`, 0: no SLO")
 	for _, flag := range sloNames {
-		complete(cmd, flag)
+		terminal.Complete(cmd, flag)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"synclab/bench/raw"
 	"synclab/bench/subject"
 	"synclab/bench/upstream"
+	"synclab/cmd/synclab/terminal"
 	"synclab/reports/model"
 )
 
@@ -56,8 +57,8 @@ func (f *planModel) register(cmd *cobra.Command) {
 	if err := cmd.RegisterFlagCompletionFunc("today", completeSubjects); err != nil {
 		panic(err)
 	}
-	complete(cmd, "budget")
-	complete(cmd, "within")
+	terminal.Complete(cmd, "budget")
+	terminal.Complete(cmd, "within")
 }
 
 // check refuses wrong flags before anything starts. wanted are the subjects that the model must have, today's first;

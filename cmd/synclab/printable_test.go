@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"synclab/cmd/synclab/terminal"
 )
 
 // No control characters come through; all printable text does, however writes split it.
@@ -19,7 +21,7 @@ func TestPrintable(t *testing.T) {
 	} {
 		for _, piece := range []int{1, 2, 3, len(text)} {
 			var out strings.Builder
-			p := &printable{w: &out}
+			p := &terminal.Printable{W: &out}
 			for rest := text; rest != ""; {
 				n := min(piece, len(rest))
 				if wrote, err := p.Write([]byte(rest[:n])); wrote != n || err != nil {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/kube-proxy/config/v1alpha1"
 
 	"synclab/bench/netns"
+	"synclab/cmd/synclab/terminal"
 	"synclab/proxier"
 	"synclab/proxier/config"
 	"synclab/proxier/daemon"
@@ -114,9 +115,9 @@ Layout classic is kube-proxy's, tree finds a Service by its address's prefixes.`
 			panic(err)
 		}
 	}
-	complete(cmd, "policy", policies...)
-	complete(cmd, "families", append(familyNames, strings.Join(familyNames, ","))...)
-	complete(cmd, "burst")
+	terminal.Complete(cmd, "policy", policies...)
+	terminal.Complete(cmd, "families", append(familyNames, strings.Join(familyNames, ","))...)
+	terminal.Complete(cmd, "burst")
 	return cmd
 }
 

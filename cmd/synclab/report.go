@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"synclab/bench/raw"
+	"synclab/cmd/synclab/terminal"
 	"synclab/reports"
 	"synclab/reports/capacity/page"
 	"synclab/reports/records"
@@ -23,7 +24,7 @@ const runsFolder = "runs"
 
 func newReport(s streams) *cobra.Command {
 	var (
-		format  outputFormat
+		format  terminal.Format
 		out     string
 		growth  string
 		options reports.Options
@@ -79,7 +80,7 @@ sizes, with 95 % intervals from six results on.`,
 			return rebuildPlan(dirs[0], out, options) // the folder of a calibration may also have a plan
 		},
 	}
-	format.register(cmd)
+	format.Register(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&out, "out", "", "`folder` of the report (default: the first run's)")
 	flags.StringVar(&growth, "bench", "", "`file` with the output of go test -bench, or - for stdin: print growth exponents")
@@ -93,7 +94,7 @@ sizes, with 95 % intervals from six results on.`,
 		panic(err)
 	}
 	for _, flag := range []string{"full-sync", "npl-p99", "first-packet"} {
-		complete(cmd, flag)
+		terminal.Complete(cmd, flag)
 	}
 	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return nil, cobra.ShellCompDirectiveFilterDirs
@@ -102,7 +103,7 @@ sizes, with 95 % intervals from six results on.`,
 }
 
 // benchGrowth prints how the benchmarks in a file grow with the number of Services.
-func benchGrowth(s streams, file string, format outputFormat) error {
+func benchGrowth(s streams, file string, format terminal.Format) error {
 	in := s.in
 	if file != "-" {
 		f, err := os.Open(file)
@@ -116,7 +117,7 @@ func benchGrowth(s streams, file string, format outputFormat) error {
 	if err != nil {
 		return badInput(fmt.Errorf("--bench: %w", err))
 	}
-	return format.write(s.out, all, func(w io.Writer) error { return reports.WriteBenchGrowth(w, all) })
+	return format.Write(s.out, all, func(w io.Writer) error { return reports.WriteBenchGrowth(w, all) })
 }
 
 // newestRun returns the run folder in root whose run.json is newest; for a shard, the folder of its sweep.
@@ -164,7 +165,7 @@ func oneDivision(dirs []string) error {
 }
 
 // report builds the report and prints its summary and the path of its page.
-func report(s streams, dirs []string, out string, format outputFormat, options reports.Options) error {
+func report(s streams, dirs []string, out string, format terminal.Format, options reports.Options) error {
 	if err := oneDivision(dirs); err != nil {
 		return badInput(err)
 	}
@@ -183,7 +184,7 @@ func report(s streams, dirs []string, out string, format outputFormat, options r
 	if !anySync(summary) {
 		fmt.Fprintf(s.err, "%s: no sync was measured before the run ended, so there is no number to report\n", strings.Join(dirs, ", "))
 	}
-	return format.write(s.out, summary, func(w io.Writer) error {
+	return format.Write(s.out, summary, func(w io.Writer) error {
 		if err := summary.Table(w); err != nil {
 			return err
 		}

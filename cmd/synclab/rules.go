@@ -10,6 +10,7 @@ import (
 	"k8s.io/kube-proxy/config/v1alpha1"
 
 	"synclab/bench/subject"
+	"synclab/cmd/synclab/terminal"
 	"synclab/proxier"
 	"synclab/proxier/iptables"
 	"synclab/scenarios"
@@ -85,9 +86,9 @@ cluster. It needs no rights and no iptables.`,
 	cmd.Flags().StringVar(&family, "family", "", "`family`: IPv4 or IPv6 (default: both)")
 	cmd.Flags().StringVar(&o.node, "node", "", "`name` of the node that the proxier runs on (default: the first)")
 	cmd.Flags().StringVar(&layout, "layout", layouts[0], "`layout` of the rules: "+orWords(layouts))
-	complete(cmd, "layout", layouts...)
-	complete(cmd, "family", string(corev1.IPv4Protocol), string(corev1.IPv6Protocol))
-	complete(cmd, "node")
+	terminal.Complete(cmd, "layout", layouts...)
+	terminal.Complete(cmd, "family", string(corev1.IPv4Protocol), string(corev1.IPv6Protocol))
+	terminal.Complete(cmd, "node")
 	return cmd
 }
 

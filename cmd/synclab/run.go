@@ -15,6 +15,7 @@ import (
 	"synclab/bench"
 	"synclab/bench/subject"
 	"synclab/bench/upstream"
+	"synclab/cmd/synclab/terminal"
 	"synclab/scenarios"
 	"synclab/sim"
 )
@@ -70,7 +71,7 @@ func (f *runFlags) register(cmd *cobra.Command, usual, precision string) {
 	flags.StringVar(&f.cluster.kubeconfig, "kubeconfig", "", "kubeconfig `file` of a real cluster whose Services are read and followed, read-only (scenario: follow)")
 	f.cluster.registerExec(flags)
 	flags.StringVar(&f.cluster.context, "context", "", "`context` of that file (default: its current one)")
-	complete(cmd, "context")
+	terminal.Complete(cmd, "context")
 	flags.IntVar(&f.o.reps, "reps", bench.LeastReps, "`number` of repetitions of each cell; switches --precision off")
 	flags.StringVar(&f.precision, "precision", precision, "repeat, subjects in turn, until the 95 % interval of each ratio is within this `share` of it")
 	flags.DurationVar(&f.o.budget, "budget", usualBudget, "with --precision: `time` of the run; at least three repetitions are made")
@@ -82,7 +83,7 @@ func (f *runFlags) register(cmd *cobra.Command, usual, precision string) {
 		panic(err)
 	}
 	for _, flag := range []string{"reps", "precision", "budget"} {
-		complete(cmd, flag)
+		terminal.Complete(cmd, flag)
 	}
 }
 

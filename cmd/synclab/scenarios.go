@@ -12,11 +12,12 @@ import (
 	goyaml "go.yaml.in/yaml/v3"
 	"sigs.k8s.io/yaml"
 
+	"synclab/cmd/synclab/terminal"
 	"synclab/scenarios"
 )
 
 func newScenarios(s streams) *cobra.Command {
-	var format outputFormat
+	var format terminal.Format
 	list := func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			if slices.ContainsFunc(scenarios.List(), func(s *scenarios.Scenario) bool { return s.Name == args[0] }) {
@@ -36,7 +37,7 @@ func newScenarios(s streams) *cobra.Command {
 		Args: cobra.ArbitraryArgs,
 		RunE: list,
 	}
-	format.register(cmd)
+	format.Register(cmd)
 	listing := &cobra.Command{
 		Use:     "list",
 		Short:   "List the scenarios of the library",
@@ -44,7 +45,7 @@ func newScenarios(s streams) *cobra.Command {
 		Args:    argCount(0, 0, ""),
 		RunE:    list,
 	}
-	format.register(listing)
+	format.Register(listing)
 	cmd.AddCommand(listing, newDescribe(s))
 	return cmd
 }
@@ -52,7 +53,7 @@ func newScenarios(s streams) *cobra.Command {
 func newDescribe(s streams) *cobra.Command {
 	var (
 		scenario scenarioFlags
-		format   outputFormat
+		format   terminal.Format
 	)
 	cmd := &cobra.Command{
 		Use:   "describe {SCENARIO | FILE.yaml}",
@@ -73,7 +74,7 @@ run' reads that file.`,
 		},
 	}
 	scenario.register(cmd)
-	format.register(cmd)
+	format.Register(cmd)
 	return cmd
 }
 
@@ -86,7 +87,7 @@ type scenarioHead struct {
 	Cells       int      `json:"cells"`
 }
 
-func listScenarios(w io.Writer, format outputFormat) error {
+func listScenarios(w io.Writer, format terminal.Format) error {
 	var heads []scenarioHead
 	for _, s := range scenarios.List() {
 		cells, err := s.Cells()
@@ -95,17 +96,17 @@ func listScenarios(w io.Writer, format outputFormat) error {
 		}
 		heads = append(heads, scenarioHead{s.Name, s.Description, s.Labels, s.Shape.Services, len(cells)})
 	}
-	return format.write(w, heads, func(w io.Writer) error {
+	return format.Write(w, heads, func(w io.Writer) error {
 		rows := [][]string{{"NAME", "SERVICES", "CELLS", "WHAT IT TRIES"}}
 		for _, h := range heads {
 			rows = append(rows, []string{h.Name, strconv.Itoa(h.Services), strconv.Itoa(h.Cells), firstLine(h.Description)})
 		}
-		return columns(w, rows...)
+		return terminal.Columns(w, rows...)
 	})
 }
 
 // describeScenario prints the scenario's YAML, in which a duration is "1s" and not a count of nanoseconds.
-func describeScenario(w io.Writer, format outputFormat, s *scenarios.Scenario) error {
+func describeScenario(w io.Writer, format terminal.Format, s *scenarios.Scenario) error {
 	text, err := s.YAML()
 	if err != nil {
 		return err
@@ -119,7 +120,7 @@ func describeScenario(w io.Writer, format outputFormat, s *scenarios.Scenario) e
 		if err := yaml.Unmarshal(text, &plain); err != nil {
 			return err
 		}
-		return format.write(w, plain, nil)
+		return format.Write(w, plain, nil)
 	}
 	cells, err := s.Cells()
 	if err != nil {
@@ -149,7 +150,7 @@ func describeScenario(w io.Writer, format outputFormat, s *scenarios.Scenario) e
 		}
 		rows = append(rows, []string{heading(i, "Steps:"), fmt.Sprintf("%d  %s", i, line)})
 	}
-	return columns(w, rows...)
+	return terminal.Columns(w, rows...)
 }
 
 // heading returns text for the first line of a group, and nothing for the others.

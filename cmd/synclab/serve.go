@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"synclab/bench/outfile"
+	"synclab/cmd/synclab/terminal"
 	"synclab/scenarios"
 	"synclab/sim"
 	"synclab/sim/api"
@@ -85,7 +86,7 @@ each time. Without --anywhere, serve listens only on loopback addresses.`,
 	flags.Float64Var(&o.churn, "churn", 0, "`rate` of changes per second, until Ctrl-C; their kind is that of the scenario's churn")
 	flags.BoolVarP(&o.verbose, "verbose", "v", false, "print a line for each request; for a watch, when it ends")
 	for _, flag := range []string{"listen", "churn"} {
-		complete(cmd, flag)
+		terminal.Complete(cmd, flag)
 	}
 	return cmd
 }
@@ -188,10 +189,10 @@ func (o *serveOptions) world(ctx context.Context, s streams) (*world.World, erro
 		return nil, badInput(err)
 	}
 	total := o.scenario.Shape.Services
-	shown := newProgress(s.err)
-	defer shown.end()
-	if title := fmt.Sprintf("generating %d Services", total); shown.terminal {
-		shown.bar = newBar(s.err, title, total)
+	shown := terminal.NewProgress(s.err)
+	defer shown.End()
+	if title := fmt.Sprintf("generating %d Services", total); shown.Terminal {
+		shown.Bar = terminal.NewBar(s.err, title, total)
 	} else {
 		fmt.Fprintln(s.err, title)
 	}
@@ -203,8 +204,8 @@ func (o *serveOptions) world(ctx context.Context, s streams) (*world.World, erro
 		if _, err := world.Create(scenarios.Create{Services: min(chunk, total-done)}); err != nil {
 			return nil, badInput(err)
 		}
-		if shown.bar != nil {
-			_ = shown.bar.Set(min(done+chunk, total))
+		if shown.Bar != nil {
+			_ = shown.Bar.Set(min(done+chunk, total))
 		}
 	}
 	return world, nil

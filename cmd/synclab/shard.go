@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"synclab/bench"
+	"synclab/cmd/synclab/terminal"
 )
 
 // shardFlags choose a part of a run, for sweeps over several machines.
@@ -27,7 +28,7 @@ func (f *shardFlags) register(cmd *cobra.Command) {
 	flags.IntVar(&f.shards, "shards", 0, "`number` of shards that the run is divided into")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "list which cells and repetitions each shard would measure, and run nothing")
 	for _, flag := range []string{"shard", "shard-index", "shards"} {
-		complete(cmd, flag)
+		terminal.Complete(cmd, flag)
 	}
 }
 
@@ -83,7 +84,7 @@ func listShards(w io.Writer, options bench.ExecuteOptions) error {
 			rows = append(rows, []string{"", strconv.Itoa(u.Number), u.Cell(), strconv.Itoa(u.Rep), strings.Join(u.Subjects, " ")})
 		}
 	}
-	if err := columns(w, rows...); err != nil {
+	if err := terminal.Columns(w, rows...); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(w, "\nsweep %s: %d units in %d shards\n", shards[0].Sweep, shards[0].Total, len(shards))

@@ -12,13 +12,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"synclab/bench/raw"
+	"synclab/cmd/synclab/terminal"
 	"synclab/reports/agreement"
 	"synclab/reports/model"
 )
 
 func newSimulate(s streams) *cobra.Command {
 	var (
-		format outputFormat
+		format terminal.Format
 		from   modelFlags
 		o      agreement.Options
 	)
@@ -58,13 +59,13 @@ a suitable run.`,
 			return agree(s, dir, from, o, format)
 		},
 	}
-	format.register(cmd)
+	format.Register(cmd)
 	from.register(cmd)
 	flags := cmd.Flags()
 	flags.IntVar(&o.Seeds, "seeds", 50, "`number` of simulations of each repetition")
 	flags.Uint64Var(&o.Seed, "seed", 1, "the first `seed`")
 	for _, flag := range []string{"seeds", "seed"} {
-		complete(cmd, flag)
+		terminal.Complete(cmd, flag)
 	}
 	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return nil, cobra.ShellCompDirectiveFilterDirs
@@ -73,7 +74,7 @@ a suitable run.`,
 }
 
 // agree compares the run with the simulation and prints the table.
-func agree(s streams, dir string, from modelFlags, o agreement.Options, format outputFormat) error {
+func agree(s streams, dir string, from modelFlags, o agreement.Options, format terminal.Format) error {
 	var err error
 	var remarks []string
 	if o.Model, remarks, err = modelOfRun(dir, from); err != nil {
@@ -86,7 +87,7 @@ func agree(s streams, dir string, from modelFlags, o agreement.Options, format o
 	if err != nil {
 		return err
 	}
-	return format.write(s.out, a, func(w io.Writer) error { return a.Table(w) })
+	return format.Write(s.out, a, func(w io.Writer) error { return a.Table(w) })
 }
 
 // modelOfRun returns the cost model to predict a run: the named one, or the newest one from the run's machine and

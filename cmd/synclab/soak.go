@@ -11,6 +11,7 @@ import (
 	"synclab/bench"
 	"synclab/bench/soak"
 	"synclab/bench/subject"
+	"synclab/cmd/synclab/terminal"
 	"synclab/scenarios"
 )
 
@@ -65,7 +66,7 @@ status is then 1. Its folder has the scenarios, their records and summary.json.`
 		panic(err)
 	}
 	for _, flag := range []string{"seed", "minutes", "seeds", "duration", "services", "without", "minimize", "tries"} {
-		complete(cmd, flag)
+		terminal.Complete(cmd, flag)
 	}
 	for _, flag := range []string{"feed", "max-time"} { // only for runs: a soak sets them
 		if err := flags.MarkHidden(flag); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"synclab/bench/machine"
+	"synclab/cmd/synclab/terminal"
 )
 
 // buildVersion is the output of `synclab version`.
@@ -23,7 +24,7 @@ type buildVersion struct {
 }
 
 func newVersion(s streams) *cobra.Command {
-	var format outputFormat
+	var format terminal.Format
 	cmd := &cobra.Command{
 		Use:     "version",
 		Short:   "Print what this binary was built from",
@@ -34,10 +35,10 @@ func newVersion(s streams) *cobra.Command {
 			if v.Commit == "" {
 				v.Commit = machine.Commit
 			}
-			return format.write(s.out, v, func(w io.Writer) error { return v.table(w) })
+			return format.Write(s.out, v, func(w io.Writer) error { return v.table(w) })
 		},
 	}
-	format.register(cmd)
+	format.Register(cmd)
 	return cmd
 }
 
@@ -72,7 +73,7 @@ func (v buildVersion) table(w io.Writer) error {
 	} else if v.Modified {
 		commit += " and changes on top"
 	}
-	return columns(w,
+	return terminal.Columns(w,
 		[]string{"synclab", v.Synclab},
 		[]string{"commit", commit},
 		[]string{"go", fmt.Sprintf("%s (%s)", v.Go, v.Platform)},

@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 // the child's process group, so each process gets two signals.
 const patience = time.Second
 
-// heedSignals cancels the program's context at the first signal. A later signal ends the program at once.
-func heedSignals(windUp context.CancelFunc) {
+// HeedSignals cancels the program's context at the first signal. A later signal ends the program at once.
+func HeedSignals(windUp context.CancelFunc) {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	last := secondThoughts(signals, clock.RealClock{}, windUp)

@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"fmt"
@@ -14,16 +14,16 @@ import (
 	"golang.org/x/term"
 )
 
-// printable is a writer for terminals. Names in manifests, scenarios and records may contain control characters. It
+// Printable is a writer for terminals. Names in manifests, scenarios and records may contain control characters. It
 // writes them as in JSON: \u001b. It is safe for concurrent use.
-type printable struct {
-	w io.Writer
+type Printable struct {
+	W io.Writer
 
 	mu   sync.Mutex
 	rest []byte // the first bytes of an incomplete character
 }
 
-func (p *printable) Write(b []byte) (int, error) {
+func (p *Printable) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	text, out := append(p.rest, b...), make([]byte, 0, len(b))
@@ -33,7 +33,7 @@ func (p *printable) Write(b []byte) (int, error) {
 		text = text[size:]
 	}
 	p.rest = slices.Clone(text)
-	if _, err := p.w.Write(out); err != nil {
+	if _, err := p.W.Write(out); err != nil {
 		return 0, err
 	}
 	return len(b), nil
@@ -52,13 +52,13 @@ func appendPrintable(out []byte, r rune, encoded []byte) []byte {
 	return fmt.Appendf(out, `\u%04x`, r)
 }
 
-// verbatim returns the writer behind w if that is no terminal: data for another program must not be changed.
-func verbatim(w io.Writer) io.Writer {
-	p, isPrintable := w.(*printable)
+// Verbatim returns the writer behind w if that is no terminal: data for another program must not be changed.
+func Verbatim(w io.Writer) io.Writer {
+	p, isPrintable := w.(*Printable)
 	if !isPrintable {
 		return w
 	}
-	if f, isFile := p.w.(*os.File); isFile && !term.IsTerminal(int(f.Fd())) {
+	if f, isFile := p.W.(*os.File); isFile && !term.IsTerminal(int(f.Fd())) {
 		return f
 	}
 	return w
@@ -67,6 +67,6 @@ func verbatim(w io.Writer) io.Writer {
 // printableText escapes a text like printable.
 func printableText(text string) string {
 	var out strings.Builder
-	_, _ = (&printable{w: &out}).Write([]byte(text))
+	_, _ = (&Printable{W: &out}).Write([]byte(text))
 	return out.String()
 }

@@ -1,0 +1,93 @@
+package terminal
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+)
+
+// Formats are the output formats; the first is the default.
+var Formats = []string{"table", "json", "yaml"}
+
+// Format is the flag -o of commands whose output is data.
+type Format string
+
+func (f *Format) String() string { return string(*f) }
+func (f *Format) Type() string   { return "format" }
+
+// Set implements pflag.Value.
+func (f *Format) Set(s string) error {
+	if !slices.Contains(Formats, s) {
+		return fmt.Errorf("want %s", strings.Join(Formats, ", "))
+	}
+	*f = Format(s)
+	return nil
+}
+
+// Register adds the flag to cmd.
+func (f *Format) Register(cmd *cobra.Command) {
+	*f = Format(Formats[0])
+	cmd.Flags().VarP(f, "output", "o", "how to print the result: "+strings.Join(Formats, ", "))
+	Complete(cmd, "output", Formats...)
+}
+
+// Write prints value: as JSON or YAML by its JSON tags, or through table.
+func (f Format) Write(w io.Writer, value any, table func(io.Writer) error) error {
+	if f == "table" {
+		return table(w)
+	}
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		return err
+	}
+	out := text.Bytes()
+	if f == "yaml" {
+		var err error
+		if out, err = yaml.JSONToYAML(out); err != nil {
+			return err
+		}
+	}
+	_, err := w.Write(out)
+	return err
+}
+
+// Columns prints rows of cells, aligned.
+func Columns(w io.Writer, rows ...[]string) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, row := range rows {
+		fmt.Fprintln(t, strings.Join(row, "\t"))
+	}
+	return t.Flush()
+}
+
+// Turns serializes the writes of several goroutines. It is no io.ReaderFrom, even if w is.
+type Turns struct {
+	Mu sync.Mutex
+	W  io.Writer
+}
+
+// Write implements io.Writer.
+func (t *Turns) Write(b []byte) (int, error) {
+	t.Mu.Lock()
+	defer t.Mu.Unlock()
+	return t.W.Write(b)
+}
+
+// Complete sets the fixed completions of a flag. It panics on an unknown flag, which is a bug in this package.
+func Complete(cmd *cobra.Command, flag string, words ...string) {
+	err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+	if err != nil {
+		panic(err)
+	}
+}
