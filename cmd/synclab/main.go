@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"synclab/bench"
 	"synclab/bench/netns"
 	"synclab/cmd/synclab/terminal"
 )
@@ -212,5 +213,18 @@ func argCount(least, most int, what string) cobra.PositionalArgs {
 			return badUsage(cmd, "takes at most %d argument (%s), got also %q", most, what, args[most])
 		}
 		return nil
+	}
+}
+
+// newWorker makes the hidden command that `synclab run` starts in a namespace.
+func newWorker(s streams) *cobra.Command {
+	return &cobra.Command{
+		Use:    "worker",
+		Short:  "Run one repetition, read from stdin, in the namespace of a run",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return bench.Work(cmd.Context(), s.in, s.out)
+		},
 	}
 }

@@ -3,15 +3,9 @@ package main
 import (
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/api/resource"
-
-	"synclab/cmd/synclab/terminal"
 	"synclab/reports/capacity"
 )
 
@@ -94,65 +88,4 @@ func plainNumber(v float64) string {
 		return strconv.FormatFloat(v, 'f', -1, 64)
 	}
 	return strconv.FormatFloat(v, 'g', 3, 64)
-}
-
-// sloFlags are the SLOs of a cluster.
-type sloFlags struct {
-	programming, firstPacket, firstSync time.Duration
-	cpu, memory                         string
-}
-
-// sloNames are the flags.
-var sloNames = []string{"npl-p99", "first-packet-p99", "cpu", "memory", "first-sync"}
-
-func (f *sloFlags) register(cmd *cobra.Command) {
-	usual := capacity.SLOs{}.WithDefaults()
-	flags := cmd.Flags()
-	flags.DurationVar(&f.programming, "npl-p99", usual.ProgrammingP99, "SLO: longest 99th percentile of network programming latency, over all changes and nodes; a `time`, 0: no SLO")
-	flags.DurationVar(&f.firstPacket, "first-packet-p99", usual.FirstPacketP99, "SLO: highest cost of the rules for the first packet of a flow to the last Service; a `time`, 0: no SLO")
-	flags.StringVar(&f.cpu, "cpu", plainNumber(usual.CPU), "SLO: mean `CPUs` of the proxier and its tools, e.g. 0.5 or 500m; 0: no SLO")
-	flags.StringVar(&f.memory, "memory", resource.NewQuantity(int64(usual.Memory), resource.BinarySI).String(), "SLO: peak memory `size` of the proxier and its largest tool together; 0: no SLO")
-	flags.DurationVar(&f.firstSync, "first-sync", usual.Start, "SLO: longest first sync of a proxier that starts on empty tables; a `time`, 0: no SLO")
-	for _, flag := range sloNames {
-		terminal.Complete(cmd, flag)
-	}
-}
-
-// leastMemory is the smallest plausible SLO for memory, in bytes: every program in Go needs more.
-const leastMemory = 4 << 20
-
-// read returns the SLOs; the zero value, for capacity's defaults, where no flag was given.
-func (f *sloFlags) read(cmd *cobra.Command) (p capacity.SLOs, err error) {
-	for _, slo := range []struct {
-		flag string
-		time time.Duration
-	}{{"npl-p99", f.programming}, {"first-packet-p99", f.firstPacket}, {"first-sync", f.firstSync}} {
-		if slo.time < 0 {
-			return p, badUsage(cmd, "--%s %v: want more than 0, or 0 for no SLO", slo.flag, slo.time)
-		}
-	}
-	cpu, err := resource.ParseQuantity(f.cpu)
-	if err != nil || cpu.Sign() < 0 {
-		return p, badUsage(cmd, "--cpu %q: want a number of CPUs such as 0.5 or 500m", f.cpu)
-	}
-	memory, err := resource.ParseQuantity(f.memory)
-	if err != nil || memory.Sign() < 0 {
-		return p, badUsage(cmd, "--memory %q: want a size such as 512Mi or 2Gi", f.memory)
-	}
-	if _, bare := strconv.ParseFloat(f.memory, 64); memory.Sign() > 0 && memory.Value() < leastMemory {
-		if bare == nil {
-			return p, badUsage(cmd, "--memory %s: that many bytes are too few for a proxier; did you mean %sMi?", f.memory, f.memory)
-		}
-		return p, badUsage(cmd, "--memory %s: too little for a proxier; want %dMi or more", f.memory, leastMemory>>20)
-	}
-	p = capacity.SLOs{
-		ProgrammingP99: f.programming, FirstPacketP99: f.firstPacket, CPU: cpu.AsApproximateFloat64(), Memory: uint64(memory.Value()), Start: f.firstSync,
-	}
-	if p == (capacity.SLOs{}) {
-		return p, badUsage(cmd, "there is no SLO: any cluster size would meet it")
-	}
-	if !slices.ContainsFunc(sloNames, cmd.Flags().Changed) {
-		return capacity.SLOs{}, nil
-	}
-	return p, nil
 }
