@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"synclab/cmd/synclab/planning"
 	"synclab/scenarios"
 	"synclab/sim"
 	"synclab/sim/world"
@@ -63,11 +64,11 @@ func TestCaptureTrace(t *testing.T) {
 	if err := os.WriteFile(path, out.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	recorded, err := readTrace(path)
+	recorded, err := planning.ReadTrace(path)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, errs)
 	}
-	if n := len(recorded.snapshot.Services); n != 12 || recorded.slices != 1 || recorded.services != 1 {
+	if n := len(recorded.Snapshot.Services); n != 12 || recorded.Slices != 1 || recorded.Services != 1 {
 		t.Errorf("%d Services, then %s", n, recorded)
 	}
 	if !strings.Contains(errs.String(), "services: 12 at first, 1 changes") {

@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"synclab/cmd/synclab/planning"
 )
 
 // FuzzTrace reads recorded traces from untrusted sources.
@@ -19,7 +21,7 @@ func FuzzTrace(f *testing.F) {
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if r, err := readTrace(path); err == nil {
+		if r, err := planning.ReadTrace(path); err == nil {
 			_ = r.String()
 		}
 	})

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"synclab/bench"
+	"synclab/cmd/synclab/planning"
 	"synclab/cmd/synclab/terminal"
 	"synclab/proxier/runner"
 	"synclab/reports"
@@ -77,7 +78,7 @@ func (f *planFlags) register(cmd *cobra.Command) {
 func completeGrowth(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	before := typed[:strings.LastIndexByte(typed, ',')+1]
 	var words []string
-	for _, name := range grown {
+	for _, name := range planning.Grown {
 		if !strings.Contains(","+before, ","+name+"=") {
 			words = append(words, before+name+"=2x")
 		}
@@ -183,7 +184,7 @@ func (f *planFlags) plan(cmd *cobra.Command, s streams) error {
 	if pace != "" {
 		answer.Remarks = append(answer.Remarks, pace)
 	}
-	answer.Remarks = slices.Concat(answer.Remarks, lacking, notes, beyondTested(answer))
+	answer.Remarks = slices.Concat(answer.Remarks, lacking, notes, planning.BeyondTested(answer))
 	if err := page.WriteAnswer(out, answer); err != nil {
 		return fmt.Errorf("%s: %w", out, err)
 	}
@@ -226,7 +227,7 @@ func (f *planFlags) question(ctx context.Context, cmd *cobra.Command, s streams)
 	if q.Today, notes, err = f.cluster.read(ctx, cmd, s); err != nil {
 		return q, nil, err
 	}
-	if q.Growth, err = parseGrowth(f.grow, q.Today); err != nil {
+	if q.Growth, err = planning.ParseGrowth(f.grow, q.Today); err != nil {
 		return q, nil, badUsage(cmd, "%w", err)
 	}
 	if err := q.Validate(); err != nil { // before a calibration starts
@@ -275,10 +276,10 @@ func showPlan(s streams, a *capacity.Answer, out string, format terminal.Format)
 			fmt.Fprintln(w, words)
 		}
 		fmt.Fprintln(w)
-		if err := terminal.Columns(w, planTable(a)...); err != nil {
+		if err := terminal.Columns(w, planning.Table(a)...); err != nil {
 			return err
 		}
-		for i, why := range whyLines(a) {
+		for i, why := range planning.WhyLines(a) {
 			if i == 0 {
 				fmt.Fprintln(w, "\nSLOs violated first, with the reason:")
 			}
@@ -299,7 +300,7 @@ var errSLOs = errors.New("SLOs are violated")
 // checkSLOs fails when the subject in use violates an SLO by the median: in the grown cluster if --grow is given,
 // else in today's. It prints SLOs that the median meets, but not the whole interval.
 func checkSLOs(w io.Writer, a *capacity.Answer) error {
-	one := inUse(a)
+	one := planning.InUse(a)
 	at, where := one.Today, "today"
 	if one.Target != nil {
 		at, where = *one.Target, "in the cluster grown by --grow"
@@ -307,11 +308,11 @@ func checkSLOs(w io.Writer, a *capacity.Answer) error {
 	var unsure, unknown []string
 	for _, name := range a.Question.SLOs.Given() {
 		if _, known := at.Quantities[name]; !known {
-			unknown = append(unknown, sloWords[name])
+			unknown = append(unknown, planning.SLOWords[name])
 			continue
 		}
 		if !slices.Contains(at.Met, name) && !slices.Contains(at.Violated, name) {
-			unsure = append(unsure, sloWords[name])
+			unsure = append(unsure, planning.SLOWords[name])
 		}
 	}
 	if len(unsure) > 0 {
@@ -325,7 +326,7 @@ func checkSLOs(w io.Writer, a *capacity.Answer) error {
 	}
 	var broken []string
 	for _, name := range at.Violated {
-		broken = append(broken, fmt.Sprintf("%s is %s", sloWords[name], sloValue(name, at.Quantities[name].Median)))
+		broken = append(broken, fmt.Sprintf("%s is %s", planning.SLOWords[name], planning.SLOValue(name, at.Quantities[name].Median)))
 	}
 	return fmt.Errorf("%s, %s: %w: %s", one.Name, where, errSLOs, strings.Join(broken, ", "))
 }
@@ -344,7 +345,7 @@ func (f *sloFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.DurationVar(&f.programming, "npl-p99", usual.ProgrammingP99, "SLO: longest 99th percentile of network programming latency, over all changes and nodes; a `time`, 0: no SLO")
 	flags.DurationVar(&f.firstPacket, "first-packet-p99", usual.FirstPacketP99, "SLO: highest cost of the rules for the first packet of a flow to the last Service; a `time`, 0: no SLO")
-	flags.StringVar(&f.cpu, "cpu", plainNumber(usual.CPU), "SLO: mean `CPUs` of the proxier and its tools, e.g. 0.5 or 500m; 0: no SLO")
+	flags.StringVar(&f.cpu, "cpu", planning.PlainNumber(usual.CPU), "SLO: mean `CPUs` of the proxier and its tools, e.g. 0.5 or 500m; 0: no SLO")
 	flags.StringVar(&f.memory, "memory", resource.NewQuantity(int64(usual.Memory), resource.BinarySI).String(), "SLO: peak memory `size` of the proxier and its largest tool together; 0: no SLO")
 	flags.DurationVar(&f.firstSync, "first-sync", usual.Start, "SLO: longest first sync of a proxier that starts on empty tables; a `time`, 0: no SLO")
 	for _, flag := range sloNames {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"synclab/cmd/synclab/planning"
 	"synclab/cmd/synclab/terminal"
 	"synclab/reports/capacity"
 	"synclab/reports/doc"
@@ -79,7 +80,7 @@ func (f *planCluster) check(cmd *cobra.Command) error {
 	case given("services") && (f.services < 1 || f.services > capacity.MostServices):
 		return badUsage(cmd, "--services %d: want 1 to %s", f.services, doc.Grouped(capacity.MostServices))
 	case given("endpoints") && !(f.endpoints >= 0 && f.endpoints <= capacity.MostEndpoints):
-		return badUsage(cmd, "--endpoints %s: want 0 to %s", plainNumber(f.endpoints), doc.Grouped(capacity.MostEndpoints))
+		return badUsage(cmd, "--endpoints %s: want 0 to %s", planning.PlainNumber(f.endpoints), doc.Grouped(capacity.MostEndpoints))
 	case given("nodes") && f.nodes < 1:
 		return badUsage(cmd, "--nodes %d: want at least 1", f.nodes)
 	case sources == 0:
@@ -102,7 +103,7 @@ func (f *planCluster) check(cmd *cobra.Command) error {
 		{"rollouts", f.churn.Rollouts, 1e6}, {"node-losses", f.churn.NodeLosses, 1e6},
 	} {
 		if !(number.value >= 0 && number.value <= number.most) {
-			return badUsage(cmd, "--%s %v: want 0 to %s", number.flag, number.value, plainNumber(number.most))
+			return badUsage(cmd, "--%s %v: want 0 to %s", number.flag, number.value, planning.PlainNumber(number.most))
 		}
 		if number.flag != "churn" && given(number.flag) && given("churn-from") {
 			return badUsage(cmd, "--%s has no meaning with --churn-from: the trace has all changes", number.flag)
@@ -122,24 +123,24 @@ func (f *planCluster) read(ctx context.Context, cmd *cobra.Command, s streams) (
 	}
 	c.Churn = f.churn
 	if f.trace != "" {
-		recorded, err := readTrace(f.trace)
+		recorded, err := planning.ReadTrace(f.trace)
 		if err != nil {
 			return c, nil, badInput(err)
 		}
 		notes = append(notes, recorded.String())
-		c.Churn.Endpoints, c.Churn.Services, c.Churn.Trace = recorded.rate(recorded.slices), recorded.rate(recorded.services), recorded.events
+		c.Churn.Endpoints, c.Churn.Services, c.Churn.Trace = recorded.Rate(recorded.Slices), recorded.Rate(recorded.Services), recorded.Events
 		if objects == nil {
-			objects, from = recorded.snapshot, f.trace
+			objects, from = recorded.Snapshot, f.trace
 		}
 	}
 	given := cmd.Flags().Changed
 	c.Endpoints, c.Nodes = defaultEndpoints, defaultNodes
 	if objects != nil {
-		counted := censusOf(objects)
-		if counted.ports == 0 && !given("services") {
+		counted := planning.CensusOf(objects)
+		if counted.Ports == 0 && !given("services") {
 			return c, nil, badInput(fmt.Errorf("%s: it has no Service that a Service proxy handles", from))
 		}
-		c.Services, c.Endpoints, c.Nodes = counted.ports, counted.endpoints, max(1, counted.nodes)
+		c.Services, c.Endpoints, c.Nodes = counted.Ports, counted.Endpoints, max(1, counted.Nodes)
 		notes = append(notes, fmt.Sprintf("from %s: %s", from, counted))
 	}
 	if len(f.earlier) > 0 {
@@ -198,9 +199,9 @@ func (f *planCluster) since(s streams, now *sim.Objects, from string) (rates cap
 	if err != nil {
 		return rates, "", badInput(fmt.Errorf("--earlier: %w", err))
 	}
-	slices, services := changedBetween(before, now)
+	slices, services := planning.ChangedBetween(before, now)
 	rates.Endpoints, rates.Services = float64(slices)/f.earlierAge.Seconds(), float64(services)/f.earlierAge.Seconds()
 	note = fmt.Sprintf("between %s and %s, %v apart: %s EndpointSlices and %s Services differ: at least %s changes a second (repeated changes count once, reverted ones not at all)",
-		dumpName(f.earlier), from, f.earlierAge, doc.Grouped(int64(slices)), doc.Grouped(int64(services)), plainNumber(rates.Endpoints+rates.Services))
+		dumpName(f.earlier), from, f.earlierAge, doc.Grouped(int64(slices)), doc.Grouped(int64(services)), planning.PlainNumber(rates.Endpoints+rates.Services))
 	return rates, note, nil
 }

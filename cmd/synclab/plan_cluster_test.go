@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"synclab/cmd/synclab/planning"
 	"synclab/reports/capacity"
 	"synclab/scenarios"
 	"synclab/sim"
@@ -95,8 +96,8 @@ func TestClusterThatLives(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := censusOf(objects)
-	if c.Services != want.ports || c.Endpoints != want.endpoints || c.Nodes != want.nodes || len(notes) != 1 || notes[0] != "from the cluster: "+want.String() {
+	want := planning.CensusOf(objects)
+	if c.Services != want.Ports || c.Endpoints != want.Endpoints || c.Nodes != want.Nodes || len(notes) != 1 || notes[0] != "from the cluster: "+want.String() {
 		t.Errorf("%+v, %q; want %+v", c, notes, want)
 	}
 }
@@ -113,8 +114,8 @@ func TestCensus(t *testing.T) {
 	six := o.Slices[6].DeepCopy()
 	six.Name, six.AddressType, six.Endpoints = "six", discoveryv1.AddressTypeIPv6, six.Endpoints[:1]
 	o.Slices = append(o.Slices, six)
-	c := censusOf(o)
-	if c.services != 40 || c.ports != 41 || c.left != 1 || c.nodes != 4 || !c.dual || math.Abs(c.endpoints-float64(41*3-1)/41) > 1e-9 {
+	c := planning.CensusOf(o)
+	if c.Services != 40 || c.Ports != 41 || c.Left != 1 || c.Nodes != 4 || !c.Dual || math.Abs(c.Endpoints-float64(41*3-1)/41) > 1e-9 {
 		t.Errorf("%+v", c)
 	}
 	if text := c.String(); !strings.Contains(text, "40 Services with 41 ports, each counted as a Service here, 2.98 endpoints each, 4 nodes") || !strings.Contains(text, "dual stack") {
@@ -141,7 +142,7 @@ func TestChurnFromTwoDumps(t *testing.T) {
 	gone := services[now.Services[40].Name]
 	now.Services = now.Services[:40]
 	now.Slices = append(now.Slices[:gone:gone], now.Slices[gone+1:]...)
-	if slices, services := changedBetween(before, now); slices != 3 || services != 2 {
+	if slices, services := planning.ChangedBetween(before, now); slices != 3 || services != 2 {
 		t.Fatalf("%d EndpointSlices, %d Services; want 3 and 2", slices, services)
 	}
 	old, new := dumped(t, before), dumped(t, now)

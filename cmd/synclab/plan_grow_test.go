@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"synclab/cmd/synclab/planning"
 	"synclab/reports/capacity"
 )
 
@@ -21,7 +22,7 @@ func TestParseGrowth(t *testing.T) {
 		{[]string{"services=+20%", " nodes=5000"}, capacity.Growth{Services: 1.2, Nodes: 50}},
 		{[]string{"services=40000", "endpoints=12.5", "churn=1x"}, capacity.Growth{Services: 8, Endpoints: 1.25, Churn: 1}},
 	} {
-		got, err := parseGrowth(c.parts, today)
+		got, err := planning.ParseGrowth(c.parts, today)
 		if err != nil || got != c.want {
 			t.Errorf("%q: %+v, %v; want %+v", c.parts, got, err, c.want)
 		}
@@ -48,7 +49,7 @@ func TestParseGrowth(t *testing.T) {
 		{[]string{"services=1x", "endpoints=+0%"}, today, "--grow services=1x,endpoints=+0%: nothing grows"},
 		{[]string{"churn=10"}, still, "--grow churn=10: there are none today: a factor to this number does not exist"},
 	} {
-		if got, err := parseGrowth(c.parts, c.today); err == nil || err.Error() != c.want {
+		if got, err := planning.ParseGrowth(c.parts, c.today); err == nil || err.Error() != c.want {
 			t.Errorf("%q: %+v, %v; want %s", c.parts, got, err, c.want)
 		}
 	}

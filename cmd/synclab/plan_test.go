@@ -13,6 +13,7 @@ import (
 
 	"synclab/bench/machine"
 	"synclab/bench/raw"
+	"synclab/cmd/synclab/planning"
 	"synclab/reports/capacity"
 	"synclab/reports/capacity/capacitytest"
 	"synclab/reports/capacity/page"
@@ -151,13 +152,13 @@ func TestPlanTable(t *testing.T) {
 		{capacity.InChanges, unbounded, "SLOs met up to, changes a second|≥ 1,200"},
 		{capacity.InChanges, smaller, "SLOs met up to, changes a second|violated today; 0.12"},
 	} {
-		rows := planTable(&capacity.Answer{Unit: c.unit, Subjects: []capacity.SubjectAnswer{{Name: "a", Largest: c.limit, Limits: []capacity.Limit{c.limit}}}})
+		rows := planning.Table(&capacity.Answer{Unit: c.unit, Subjects: []capacity.SubjectAnswer{{Name: "a", Largest: c.limit, Limits: []capacity.Limit{c.limit}}}})
 		if got := rows[0][1] + "|" + rows[1][1]; got != c.want || rows[1][4] != rows[1][1] {
 			t.Errorf("%s, with today's settings %s; want %s", got, rows[1][4], c.want)
 		}
 	}
 	// With today's settings, the lower bound is that of the least certain SLO.
-	rows := planTable(&capacity.Answer{Unit: capacity.InNodes, Subjects: []capacity.SubjectAnswer{{Name: "a", Limits: []capacity.Limit{reach(50, 40, 60), reach(55, 20, 90)}}}})
+	rows := planning.Table(&capacity.Answer{Unit: capacity.InNodes, Subjects: []capacity.SubjectAnswer{{Name: "a", Limits: []capacity.Limit{reach(50, 40, 60), reach(55, 20, 90)}}}})
 	if rows[1][4] != "50 (20 … 60)" {
 		t.Errorf("with today's settings %s", rows[1][4])
 	}

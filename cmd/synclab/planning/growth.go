@@ -1,4 +1,4 @@
-package main
+package planning
 
 import (
 	"fmt"
@@ -9,12 +9,12 @@ import (
 	"synclab/reports/capacity"
 )
 
-// grown are the quantities of --grow.
-var grown = []string{"services", "endpoints", "nodes", "churn"}
+// Grown are the quantities of --grow.
+var Grown = []string{"services", "endpoints", "nodes", "churn"}
 
-// parseGrowth reads the parts of --grow: services=2x, endpoints=+20%, nodes=5000. A plain number is the final value,
+// ParseGrowth reads the parts of --grow: services=2x, endpoints=+20%, nodes=5000. A plain number is the final value,
 // starting from today's.
-func parseGrowth(parts []string, today capacity.Cluster) (capacity.Growth, error) {
+func ParseGrowth(parts []string, today capacity.Cluster) (capacity.Growth, error) {
 	var g capacity.Growth
 	into := map[string]*float64{"services": &g.Services, "endpoints": &g.Endpoints, "nodes": &g.Nodes, "churn": &g.Churn}
 	from := map[string]float64{
@@ -31,7 +31,7 @@ func parseGrowth(parts []string, today capacity.Cluster) (capacity.Growth, error
 		case !ok:
 			return fail("want a quantity and its growth, e.g. services=2x")
 		case factor == nil:
-			return fail("want one of %s", strings.Join(grown, ", "))
+			return fail("want one of %s", strings.Join(Grown, ", "))
 		case *factor != 0:
 			return fail("%s is given twice", name)
 		}
@@ -46,7 +46,7 @@ func parseGrowth(parts []string, today capacity.Cluster) (capacity.Growth, error
 		case err != nil:
 			return fail("%v", err)
 		case absolute && value < 1:
-			return fail("today there are %s already; want more", plainNumber(from[name]))
+			return fail("today there are %s already; want more", PlainNumber(from[name]))
 		case value < 1:
 			return fail("a cluster cannot shrink here; want growth")
 		}
@@ -82,8 +82,8 @@ func parseFactor(text string) (value float64, absolute bool, err error) {
 	return value, false, nil
 }
 
-// plainNumber formats a number without an exponent, with three significant digits if it is no integer.
-func plainNumber(v float64) string {
+// PlainNumber formats a number without an exponent, with three significant digits if it is no integer.
+func PlainNumber(v float64) string {
 	if v == math.Trunc(v) {
 		return strconv.FormatFloat(v, 'f', -1, 64)
 	}

@@ -1,4 +1,4 @@
-package main
+package planning
 
 import (
 	"bufio"
@@ -25,26 +25,26 @@ import (
 
 // census is the size of a cluster for a cost model.
 type census struct {
-	services int // that a Service proxy handles
-	left     int // headless and external Services, which it does not handle
-	ports    int // of the Services: each has separate rules
-	// endpoints is the mean number of ready endpoints of a port, of the family that has more.
-	endpoints float64
-	nodes     int
-	dual      bool // there are endpoints of both families
+	Services int // that a Service proxy handles
+	Left     int // headless and external Services, which it does not handle
+	Ports    int // of the Services: each has separate rules
+	// Endpoints is the mean number of ready endpoints of a port, of the family that has more.
+	Endpoints float64
+	Nodes     int
+	Dual      bool // there are endpoints of both families
 }
 
 func (c census) String() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s Services", doc.Grouped(int64(c.services)))
-	if c.ports != c.services {
-		fmt.Fprintf(&text, " with %s ports, each counted as a Service here", doc.Grouped(int64(c.ports)))
+	fmt.Fprintf(&text, "%s Services", doc.Grouped(int64(c.Services)))
+	if c.Ports != c.Services {
+		fmt.Fprintf(&text, " with %s ports, each counted as a Service here", doc.Grouped(int64(c.Ports)))
 	}
-	fmt.Fprintf(&text, ", %s endpoints each, %s nodes", plainNumber(c.endpoints), doc.Grouped(int64(c.nodes)))
-	if c.left > 0 {
-		fmt.Fprintf(&text, "; %s headless or external Services are not counted", doc.Grouped(int64(c.left)))
+	fmt.Fprintf(&text, ", %s endpoints each, %s nodes", PlainNumber(c.Endpoints), doc.Grouped(int64(c.Nodes)))
+	if c.Left > 0 {
+		fmt.Fprintf(&text, "; %s headless or external Services are not counted", doc.Grouped(int64(c.Left)))
 	}
-	if c.dual {
+	if c.Dual {
 		text.WriteString("; dual stack: the answer is for one family; the rules of the other cost as much again")
 	}
 	return text.String()
@@ -55,18 +55,18 @@ func proxied(s *corev1.Service) bool {
 	return s.Spec.Type != corev1.ServiceTypeExternalName && s.Spec.ClusterIP != "" && s.Spec.ClusterIP != corev1.ClusterIPNone
 }
 
-// censusOf counts the cluster. Nodes are the listed nodes or the nodes of endpoints, whichever are more: many dumps have
+// CensusOf counts the cluster. Nodes are the listed nodes or the nodes of endpoints, whichever are more: many dumps have
 // no Nodes.
-func censusOf(o *sim.Objects) census {
+func CensusOf(o *sim.Objects) census {
 	var c census
 	ports := map[types.NamespacedName]int{}
 	for _, s := range o.Services {
 		if !proxied(s) {
-			c.left++
+			c.Left++
 			continue
 		}
-		c.services++
-		c.ports += len(s.Spec.Ports)
+		c.Services++
+		c.Ports += len(s.Spec.Ports)
 		ports[types.NamespacedName{Namespace: s.Namespace, Name: s.Name}] = len(s.Spec.Ports)
 	}
 	byFamily := map[discoveryv1.AddressType]int{}
@@ -83,11 +83,11 @@ func censusOf(o *sim.Objects) census {
 		}
 	}
 	v4, v6 := byFamily[discoveryv1.AddressTypeIPv4], byFamily[discoveryv1.AddressTypeIPv6]
-	if c.ports > 0 {
-		c.endpoints = float64(max(v4, v6)) / float64(c.ports)
+	if c.Ports > 0 {
+		c.Endpoints = float64(max(v4, v6)) / float64(c.Ports)
 	}
-	c.dual = v4 > 0 && v6 > 0
-	c.nodes = max(len(o.Nodes), len(on))
+	c.Dual = v4 > 0 && v6 > 0
+	c.Nodes = max(len(o.Nodes), len(on))
 	return c
 }
 
@@ -95,10 +95,10 @@ func serviceOfSlice(s *discoveryv1.EndpointSlice) types.NamespacedName {
 	return types.NamespacedName{Namespace: s.Namespace, Name: s.Labels[discoveryv1.LabelServiceName]}
 }
 
-// changedBetween counts the EndpointSlices and Services that a Service proxy would have to write again: changed, added
+// ChangedBetween counts the EndpointSlices and Services that a Service proxy would have to write again: changed, added
 // and deleted ones. The order of endpoints within a slice does not count, nor do slices of Services that no proxy
 // handles.
-func changedBetween(before, now *sim.Objects) (endpointSlices, services int) {
+func ChangedBetween(before, now *sim.Objects) (endpointSlices, services int) {
 	looked := map[types.NamespacedName]bool{}
 	specs := map[types.NamespacedName]*corev1.Service{}
 	for _, s := range before.Services {
@@ -160,26 +160,26 @@ func byAddress(s *discoveryv1.EndpointSlice) []discoveryv1.Endpoint {
 // recordedChurn is a trace of a real cluster.
 type recordedChurn struct {
 	path             string
-	snapshot         *sim.Objects
-	events           []simulator.Event
-	slices, services int // numbers of changes
+	Snapshot         *sim.Objects
+	Events           []simulator.Event
+	Slices, Services int // numbers of changes
 	length           time.Duration
 	cut              bool // the last line is incomplete
 }
 
-func (r *recordedChurn) rate(n int) float64 { return float64(n) / r.length.Seconds() }
+func (r *recordedChurn) Rate(n int) float64 { return float64(n) / r.length.Seconds() }
 
 func (r *recordedChurn) String() string {
 	text := fmt.Sprintf("from %s: %s changes of EndpointSlices and %s of Services in %v: %s a second, replayed in a loop",
-		r.path, doc.Grouped(int64(r.slices)), doc.Grouped(int64(r.services)), r.length.Round(time.Millisecond), plainNumber(r.rate(len(r.events))))
+		r.path, doc.Grouped(int64(r.Slices)), doc.Grouped(int64(r.Services)), r.length.Round(time.Millisecond), PlainNumber(r.Rate(len(r.Events))))
 	if r.cut {
 		text += "; its last line is incomplete and ignored"
 	}
 	return text
 }
 
-// readTrace reads a trace of `synclab capture --for`. It skips changes that no Service proxy handles.
-func readTrace(path string) (*recordedChurn, error) {
+// ReadTrace reads a trace of `synclab capture --for`. It skips changes that no Service proxy handles.
+func ReadTrace(path string) (*recordedChurn, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("--churn-from: %w", err)
@@ -187,11 +187,11 @@ func readTrace(path string) (*recordedChurn, error) {
 	defer file.Close()
 	decoder := live.NewDecoder(bufio.NewReader(file))
 	r := &recordedChurn{path: path}
-	if r.snapshot, err = decoder.Snapshot(); err != nil {
+	if r.Snapshot, err = decoder.Snapshot(); err != nil {
 		return nil, fmt.Errorf("--churn-from %s: not a recorded trace: %w", path, err)
 	}
 	looked := map[types.NamespacedName]bool{}
-	for _, s := range r.snapshot.Services {
+	for _, s := range r.Snapshot.Services {
 		looked[types.NamespacedName{Namespace: s.Namespace, Name: s.Name}] = proxied(s)
 	}
 	var trace []sim.Change
@@ -221,19 +221,19 @@ func readTrace(path string) (*recordedChurn, error) {
 			}
 		}
 	}
-	r.events, _ = simulator.Recorded(trace)
-	for _, e := range r.events {
+	r.Events, _ = simulator.Recorded(trace)
+	for _, e := range r.Events {
 		if e.Kind == simulator.Services {
-			r.services++
+			r.Services++
 		} else {
-			r.slices++
+			r.Slices++
 		}
 	}
-	if len(r.events) > 0 {
-		r.length = r.events[len(r.events)-1].Due
+	if len(r.Events) > 0 {
+		r.length = r.Events[len(r.Events)-1].Due
 	}
-	if len(r.events) < 2 || r.length <= 0 {
-		return nil, fmt.Errorf("--churn-from %s: %d changes are too few to compute a rate", path, len(r.events))
+	if len(r.Events) < 2 || r.length <= 0 {
+		return nil, fmt.Errorf("--churn-from %s: %d changes are too few to compute a rate", path, len(r.Events))
 	}
 	return r, nil
 }

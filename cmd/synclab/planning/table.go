@@ -1,4 +1,4 @@
-package main
+package planning
 
 import (
 	"fmt"
@@ -9,24 +9,24 @@ import (
 	"synclab/reports/model"
 )
 
-// sloWords are the names of SLOs in tables.
-var sloWords = map[string]string{
+// SLOWords are the names of SLOs in tables.
+var SLOWords = map[string]string{
 	capacity.ProgrammingP99: "npl p99", capacity.FirstPacketP99: "1st packet", capacity.CPU: "CPU", capacity.Memory: "memory", capacity.Start: "start",
 }
 
-// sloValue formats a value of an SLO's quantity with its unit.
-func sloValue(name string, v float64) string {
+// SLOValue formats a value of an SLO's quantity with its unit.
+func SLOValue(name string, v float64) string {
 	switch name {
 	case capacity.CPU:
-		return plainNumber(v) + " CPUs"
+		return PlainNumber(v) + " CPUs"
 	case capacity.Memory:
 		return doc.Format(v, "B")
 	}
 	return doc.Format(v, "s")
 }
 
-// inUse returns the answer for the subject in use today.
-func inUse(a *capacity.Answer) *capacity.SubjectAnswer {
+// InUse returns the answer for the subject in use today.
+func InUse(a *capacity.Answer) *capacity.SubjectAnswer {
 	for i := range a.Subjects {
 		if len(a.Question.Subjects) > 0 && a.Subjects[i].Name == a.Question.Subjects[0] {
 			return &a.Subjects[i]
@@ -35,9 +35,9 @@ func inUse(a *capacity.Answer) *capacity.SubjectAnswer {
 	return &a.Subjects[0]
 }
 
-// planTable has a row per subject: its largest cluster with today's and the recommended settings, its first limit, and
+// Table has a row per subject: its largest cluster with today's and the recommended settings, its first limit, and
 // the settings.
-func planTable(a *capacity.Answer) [][]string {
+func Table(a *capacity.Answer) [][]string {
 	upTo := "SLOs met up to"
 	if a.Unit != capacity.InServices { // the default unit
 		upTo += ", " + string(a.Unit)
@@ -60,7 +60,7 @@ func planTable(a *capacity.Answer) [][]string {
 func limitText(l capacity.Limit, unit capacity.Unit) string {
 	count := func(v float64) string {
 		if v < 100 && !unit.Whole() {
-			return plainNumber(rounded(v))
+			return PlainNumber(rounded(v))
 		}
 		return roundedText(v)
 	}
@@ -97,7 +97,7 @@ func roundedText(v float64) string {
 // basisText formats the basis of a limit, and how far it is beyond the measured sizes.
 func basisText(l capacity.Limit) string {
 	if times := math.Round(l.Size.Beyond*10) / 10; l.Size.Basis == model.Extrapolated && times > 1 {
-		text := fmt.Sprintf("%s %s×", l.Size.Basis, plainNumber(times))
+		text := fmt.Sprintf("%s %s×", l.Size.Basis, PlainNumber(times))
 		switch {
 		case l.Size.Below:
 			text += " below"
@@ -116,15 +116,15 @@ func firstViolated(l capacity.Limit) string {
 	case l.Unbounded:
 		return "none found"
 	}
-	return sloWords[l.SLO]
+	return SLOWords[l.SLO]
 }
 
-// whyLines returns for each subject the part of its cost that violates the SLO.
-func whyLines(a *capacity.Answer) []string {
+// WhyLines returns for each subject the part of its cost that violates the SLO.
+func WhyLines(a *capacity.Answer) []string {
 	var lines []string
 	for i := range a.Subjects {
 		if l := a.Subjects[i].Largest; l.Why != "" && !l.Unbounded {
-			lines = append(lines, fmt.Sprintf("%s, %s: %s", a.Subjects[i].Name, sloWords[l.SLO], l.Why))
+			lines = append(lines, fmt.Sprintf("%s, %s: %s", a.Subjects[i].Name, SLOWords[l.SLO], l.Why))
 		}
 	}
 	return lines
@@ -151,8 +151,8 @@ const (
 	testedPods      = 150_000
 )
 
-// beyondTested returns remarks where the largest asked cluster exceeds the sizes that Kubernetes itself is tested with.
-func beyondTested(a *capacity.Answer) []string {
+// BeyondTested returns remarks where the largest asked cluster exceeds the sizes that Kubernetes itself is tested with.
+func BeyondTested(a *capacity.Answer) []string {
 	c := a.Question.Today
 	if a.Target != nil {
 		c = *a.Target
