@@ -42,12 +42,14 @@ func LowerFirst(text string) string {
 	return strings.ToLower(string(r[:1])) + string(r[1:])
 }
 
-var beforeUnit = regexp.MustCompile(`([0-9]|≤) (s|ms|µs|ns|%|[KMG]iB|[0-9])`)
+var (
+	beforeUnit = regexp.MustCompile(`([0-9]) (s|ms|µs|ns|%|[KMG]iB|[0-9])`)
+	besideSign = strings.NewReplacer("± ", "±\u00a0", "≤ ", "≤\u00a0", " *", "\u00a0*")
+)
 
 // Unparted puts non-breaking spaces between a number and its unit, and after a sign.
 func Unparted(text string) string {
-	text = strings.ReplaceAll(beforeUnit.ReplaceAllString(text, "$1\u00a0$2"), "± ", "±\u00a0")
-	return strings.ReplaceAll(text, " *", "\u00a0*")
+	return besideSign.Replace(beforeUnit.ReplaceAllString(text, "$1\u00a0$2"))
 }
 
 // plain replaces non-breaking spaces, which are for pages.

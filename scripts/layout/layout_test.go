@@ -34,9 +34,6 @@ var inTests = []string{"bench/netns", "bench/seeds"}
 // mostFiles is the largest number of files in a package, without tests.
 const mostFiles = 25
 
-// tooLarge are packages that are still larger. Remove every entry.
-var tooLarge = []string{"proxier/iptables"}
-
 // source is one Go file.
 type source struct {
 	folder  string // "bench/netns"
@@ -150,8 +147,8 @@ func TestSizes(t *testing.T) {
 		}
 	}
 	for folder, n := range files {
-		if large := n > mostFiles; large != slices.Contains(tooLarge, folder) {
-			t.Errorf("%s has %d files without tests, want at most %d; tooLarge lists the exceptions", folder, n, mostFiles)
+		if n > mostFiles {
+			t.Errorf("%s has %d files without tests, want at most %d", folder, n, mostFiles)
 		}
 	}
 }

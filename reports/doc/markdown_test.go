@@ -1,0 +1,65 @@
+package doc
+
+import "testing"
+
+func markdown(t *testing.T, blocks ...Block) string {
+	t.Helper()
+	return written(t, document(blocks...).Markdown)
+}
+
+func TestMarkdown(t *testing.T) {
+	table := &Table{Title: "The table", Note: "Its note.", Columns: []Column{{Name: "Name"}, {Name: "Full | sync"}, {Name: "Empty"}}}
+	table.Heading("part")
+	table.Add(Text("a|b"), Cell{Text: "1 s", Sub: "first\nsecond"}, None())
+	table.Add(Text("c"), Cell{Text: "2 s", Sub: "left out", Markdown: "two | seconds", Terminal: "shell"}, None())
+	d := &Document{Kind: "kind", Title: "Title", Subtitle: "Subtitle", Footer: "footer", Sections: []Section{
+		{Title: "Not shown above the title of its table", Blocks: []Block{{Table: table}}},
+		{Title: "Section", Blocks: []Block{{Note: "note", Facts: [][2]string{{"term", "value"}}, List: []string{"one\n  line"}, Code: "a <b> | c"}}},
+	}}
+	same(t, written(t, d.Markdown), `
+## Title
+
+Subtitle
+
+### The table
+
+| name | full \| sync |
+| --- | --- |
+| **part** |  |
+| a\|b | 1 s (first, second) |
+| c | two \| seconds |
+
+Its note.
+
+### Section
+
+note
+
+- term: value
+- one line
+
+`+"```\na <b> | c\n```\n")
+}
+
+// TestMarkdownFolded: the heading stays. It is within HTML, so it is escaped.
+func TestMarkdownFolded(t *testing.T) {
+	same(t, markdown(t, Block{Folded: true, Heading: "a <b>", List: []string{"one"}}, Block{Note: "after"}), `
+## 
+
+<details><summary>a &lt;b&gt;</summary>
+
+- one
+
+</details>
+
+after
+`)
+}
+
+// TestMarkdownSpread: ± is explained below each table that has it.
+func TestMarkdownSpread(t *testing.T) {
+	with := &Table{Note: "Medians.", Columns: []Column{{Name: "n"}}, Rows: [][]Cell{{Text("1 s ± 2 %")}}}
+	without := &Table{Note: "Medians.", Columns: []Column{{Name: "n"}}, Rows: [][]Cell{{Text("1 s")}}}
+	contains(t, markdown(t, Block{Table: with}), "\nMedians. "+spreadLegend+".\n")
+	lacks(t, markdown(t, Block{Table: without}), spreadLegend)
+}
