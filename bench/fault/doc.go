@@ -1,7 +1,6 @@
 // Package fault breaks something on purpose and records the repair.
 //
-//  1. kinds.go lists the kinds of faults. A new kind needs a name in package scenarios, an entry in that list and a
-//     method that injects it.
+//  1. kinds.go lists the kinds of faults. CONTRIBUTING ("Add a fault") lists what a new kind needs.
 //  2. An injection breaks something: restores.go, tables.go and nftables.go (rules), foreign.go (other programs that
 //     write rules), subject.go (the process, its memory, the node's addresses), conntrack.go, api.go (watches).
 //  3. repair.go follows each fault until what it broke is repaired. answers.go recognizes the sync or the command with

@@ -12,7 +12,7 @@ import (
 	"synclab/scenarios"
 )
 
-// kind is one kind of fault. A new kind needs a name in package scenarios, an entry here and a method that injects it.
+// kind is one kind of fault. CONTRIBUTING lists what a new kind needs.
 type kind struct {
 	inject injection
 	// spared returns why the fault cannot affect the subject; empty: it can. nil: it can affect every subject.

@@ -190,7 +190,7 @@ func (r *Host) Changing(op sim.Op, object runtime.Object, due time.Time) {
 	}
 }
 
-// ChangeVisible records a change that is now visible in the kernel.
+// Visible records a change that is now visible in the kernel.
 func (r *Host) Visible(s visible.VisibleChange) {
 	cold := &r.Harness.cold
 	cold.mu.Lock()

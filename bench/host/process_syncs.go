@@ -20,7 +20,7 @@ import (
 	"synclab/proxier/iptables"
 )
 
-// outsideSyncs detects the syncs of a process. Its sources are the tools' calls that the shim reports, and the metrics.
+// processSyncs detects the syncs of a process. Its sources are the tools' calls that the shim reports, and the metrics.
 // It reads the metrics after a tool has ended and while idle waits. The lab's own proxier also writes a log of its
 // syncs.
 type processSyncs struct {

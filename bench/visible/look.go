@@ -292,8 +292,8 @@ func (w *Watcher) credit(hits []hit, moment time.Time) {
 	w.forget()
 	w.mu.Unlock()
 	for _, c := range complete {
-		c.sight.Read, c.sight.Polled = read, w.unmoved
-		w.opts.Seen(c.sight)
+		c.seen.Read, c.seen.Polled = read, w.unmoved
+		w.opts.Seen(c.seen)
 	}
 }
 

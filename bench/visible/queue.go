@@ -46,7 +46,7 @@ func (s VisibleChange) Uncertainty() time.Duration {
 
 // change is a change that is not visible in all ports yet.
 type change struct {
-	sight VisibleChange
+	seen  VisibleChange
 	made  time.Time
 	ports int // number of ports that do not show it yet
 	// written: it was not undone in at least one port.
@@ -130,13 +130,13 @@ func (p *port) arrived(a *awaited, at, since time.Time) []*change {
 		for _, c := range passed.changes {
 			c.ports--
 			c.written = c.written || !undone
-			c.sight.Undone = !c.written
+			c.seen.Undone = !c.written
 			for _, t := range []time.Time{at, c.made} {
-				if t.After(c.sight.Visible) {
-					c.sight.Visible, c.sight.Since = t, since
+				if t.After(c.seen.Visible) {
+					c.seen.Visible, c.seen.Since = t, since
 				}
 			}
-			if c.ports == 0 && !c.sight.Due.IsZero() {
+			if c.ports == 0 && !c.seen.Due.IsZero() {
 				complete = append(complete, c)
 			}
 		}

@@ -168,7 +168,7 @@ func (w *Watcher) Changed(op sim.Op, object runtime.Object, due time.Time) (awai
 			w.ports[key] = p
 		}
 		if changes[about.Family] == nil {
-			changes[about.Family] = &change{made: now, sight: VisibleChange{Due: due, Family: about.Family, Service: mirror.ServiceOf(object), Op: op, Object: object}}
+			changes[about.Family] = &change{made: now, seen: VisibleChange{Due: due, Family: about.Family, Service: mirror.ServiceOf(object), Op: op, Object: object}}
 		}
 		w.await(p, to, changes[about.Family])
 	}

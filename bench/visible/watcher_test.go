@@ -541,16 +541,16 @@ func TestGenerationBeforeItsRules(t *testing.T) {
 func TestUncertainty(t *testing.T) {
 	at := func(ms int) time.Time { return epoch.Add(time.Duration(ms) * time.Millisecond) }
 	for _, c := range []struct {
-		sight VisibleChange
-		want  int
+		seen VisibleChange
+		want int
 	}{
 		{VisibleChange{Due: at(10), Visible: at(50), Polled: at(49)}, 1},
 		{VisibleChange{Due: at(10), Visible: at(50), Polled: at(3)}, 40},
 		{VisibleChange{Due: at(10), Visible: at(50), Polled: at(60)}, 0},
 		{VisibleChange{Due: at(10), Visible: at(50), Polled: at(49), Since: at(30)}, 20},
 	} {
-		if got := c.sight.Uncertainty(); got != time.Duration(c.want)*time.Millisecond {
-			t.Errorf("%+v: %v, want %d ms", c.sight, got, c.want)
+		if got := c.seen.Uncertainty(); got != time.Duration(c.want)*time.Millisecond {
+			t.Errorf("%+v: %v, want %d ms", c.seen, got, c.want)
 		}
 	}
 }
