@@ -10,6 +10,7 @@ import (
 	"synclab/bench/invariants"
 	"synclab/bench/pass"
 	"synclab/bench/shim"
+	"synclab/proxier/iptables/rule"
 	"synclab/scenarios"
 )
 
@@ -25,11 +26,11 @@ func TestFailedRestoresAreEvidence(t *testing.T) {
 	tables := func(rules ...string) invariants.Saved {
 		const chains = "*nat\n:PREROUTING ACCEPT [0:0]\n:KUBE-SERVICES - [0:0]\n:KUBE-SVC-A - [0:0]\n"
 		text := chains + "-A PREROUTING -j KUBE-SERVICES\n" + strings.Join(rules, "\n") + "\nCOMMIT\n"
-		saved, err := invariants.ParseSaved(ipv4, []byte(text))
+		saved, err := rule.ParseTables(ipv4, []byte(text))
 		if err != nil {
 			t.Fatal(err)
 		}
-		return saved.Reachable()
+		return invariants.Saved(saved).Reachable()
 	}
 	jump, endpoint := "-A KUBE-SERVICES -d 10.96.0.1/32 -j KUBE-SVC-A", "-A KUBE-SVC-A -p tcp -j DNAT --to-destination 10.0.0.1:80"
 	none, half, whole := tables(), tables(jump), tables(jump, endpoint)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
+	"synclab/proxier/iptables/rule"
 	"synclab/proxier/nftables"
 )
 
@@ -94,16 +95,16 @@ func mutations() []broken {
 
 		{"a foreign rule is lost", "I7", "classic", func(t *testing.T, e *Evidence) { e.drop(t, "filter", "foreign first in INPUT") }},
 		{"a foreign chain is lost", "I7", "tree", func(_ *testing.T, e *Evidence) { delete(e.Saved[ipv4]["nat"], foreignChain) }},
-		{"counters are reset", "I7", "kube-proxy", func(_ *testing.T, e *Evidence) { e.Saved[ipv4]["mangle"][foreignChain].Rules[1].Packets = 0 }},
+		{"counters are reset", "I7", "kube-proxy", func(_ *testing.T, e *Evidence) { e.Saved[ipv4]["mangle"][foreignChain].Rules[1].Counters[0] = 0 }},
 		{"foreign rules change places", "I7", "classic", func(_ *testing.T, e *Evidence) { slices.Reverse(e.Saved[ipv4]["nat"]["OUTPUT"].Rules) }},
 		{"a policy is another", "I7", "classic", func(_ *testing.T, e *Evidence) { e.Saved[ipv4]["filter"]["FORWARD"].Policy = "DROP" }},
 		{"a foreign table of nf_tables is lost", "I7", "nftables", func(_ *testing.T, e *Evidence) { clear(e.ForeignNft) }},
 
-		{"an unexpected chain", "I8", "classic", func(_ *testing.T, e *Evidence) {
-			e.Saved[ipv4]["nat"]["KUBE-SEP-AAAAAAAAAAAAAAAA"] = &Chain{Policy: "-", Rules: []Rule{{Text: "-A KUBE-SEP-AAAAAAAAAAAAAAAA -j RETURN"}}}
+		{"an unexpected chain", "I8", "classic", func(t *testing.T, e *Evidence) {
+			e.Saved[ipv4]["nat"]["KUBE-SEP-AAAAAAAAAAAAAAAA"] = &rule.Chain{Policy: "-", Rules: []rule.Rule{parsed(t, "-A KUBE-SEP-AAAAAAAAAAAAAAAA -j RETURN")}}
 		}},
 		{"an unexpected empty chain", "I8", "kube-proxy", func(_ *testing.T, e *Evidence) {
-			e.Saved[ipv4]["nat"]["KUBE-SVC-AAAAAAAAAAAAAAAA"] = &Chain{Policy: "-"}
+			e.Saved[ipv4]["nat"]["KUBE-SVC-AAAAAAAAAAAAAAAA"] = &rule.Chain{Policy: "-"}
 		}},
 		{"nothing leads to a chain", "I8", "tree", func(t *testing.T, e *Evidence) { e.drop(t, "nat", "-A POSTROUTING -m comment") }},
 		{"what is left over stays", "I8", "nftables", func(t *testing.T, e *Evidence) {
@@ -162,7 +163,7 @@ func mutations() []broken {
 
 		{"a restart loses a chain", "I13", "classic", func(_ *testing.T, e *Evidence) { delete(e.Saved[ipv4]["filter"], "KUBE-FORWARD") }},
 		{"a restart of kube-proxy leaves a chain", "I13", "kube-proxy", func(_ *testing.T, e *Evidence) {
-			e.Saved[ipv4]["nat"]["KUBE-SVC-AAAAAAAAAAAAAAAA"] = &Chain{Policy: "-"}
+			e.Saved[ipv4]["nat"]["KUBE-SVC-AAAAAAAAAAAAAAAA"] = &rule.Chain{Policy: "-"}
 		}},
 		{"a restart loses an element", "I13", "nftables", func(_ *testing.T, e *Evidence) { take(e.Nft[ipv4].Sets["nodeports"]) }},
 		{"a restart cuts a flow", "I13", "classic", func(_ *testing.T, e *Evidence) {
@@ -272,17 +273,17 @@ func TestToleratedEvidence(t *testing.T) {
 		what, invariant, subject string
 		change                   func(*testing.T, *Evidence)
 	}{
-		{"a chain that a foreign rule holds stays empty", "I8", "classic", func(_ *testing.T, e *Evidence) {
-			e.Saved[ipv4]["nat"]["KUBE-SVC-AAAAAAAAAAAAAAAA"] = &Chain{Policy: "-"}
+		{"a chain that a foreign rule holds stays empty", "I8", "classic", func(t *testing.T, e *Evidence) {
+			e.Saved[ipv4]["nat"]["KUBE-SVC-AAAAAAAAAAAAAAAA"] = &rule.Chain{Policy: "-"}
 			c := e.Saved[ipv4]["nat"][foreignChain]
-			c.Rules = append(c.Rules, Rule{Text: "-A " + foreignChain + " -j KUBE-SVC-AAAAAAAAAAAAAAAA"})
+			c.Rules = append(c.Rules, parsed(t, "-A "+foreignChain+" -j KUBE-SVC-AAAAAAAAAAAAAAAA"))
 		}},
 		{"the kubelet has chains too", "I8", "classic", func(_ *testing.T, e *Evidence) {
-			e.Saved[ipv4]["nat"]["KUBE-KUBELET-CANARY"] = &Chain{Policy: "-"}
+			e.Saved[ipv4]["nat"]["KUBE-KUBELET-CANARY"] = &rule.Chain{Policy: "-"}
 		}},
-		{"the kubelet has a rule in KUBE-FIREWALL", "I1", "classic", func(_ *testing.T, e *Evidence) {
+		{"the kubelet has a rule in KUBE-FIREWALL", "I1", "classic", func(t *testing.T, e *Evidence) {
 			c := e.Saved[ipv4]["filter"]["KUBE-FIREWALL"]
-			c.Rules = append([]Rule{{Text: "-A KUBE-FIREWALL -m mark --mark 0x8000/0x8000 -j DROP"}}, c.Rules...)
+			c.Rules = append([]rule.Rule{parsed(t, "-A KUBE-FIREWALL -m mark --mark 0x8000/0x8000 -j DROP")}, c.Rules...)
 		}},
 		{"a failed restore left a table as it was", "I5", "classic", func(t *testing.T, e *Evidence) {
 			intended := e.Saved[ipv4].Clone()
@@ -317,7 +318,7 @@ func TestToleratedEvidence(t *testing.T) {
 			for name, c := range e.Saved[ipv4]["nat"] {
 				for i := range c.Rules {
 					if strings.HasPrefix(name, "KUBE-SEP-") {
-						c.Rules[i].Text = withoutComment(c.Rules[i].Text)
+						c.Rules[i] = *withoutComment(c.Rules[i])
 					}
 				}
 			}

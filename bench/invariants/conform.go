@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/conform"
+	"synclab/proxier/iptables/rule"
 	"synclab/sim"
 )
 
@@ -36,7 +37,7 @@ func (e *Evidence) checkConform(ctx context.Context, family corev1.IPFamily, x *
 }
 
 func grouped(s Saved, family corev1.IPFamily) (conform.Grouped, error) {
-	tables, err := conform.Parse(string(s.own().text()), family)
+	tables, err := conform.Parse(string(rule.Tables(s.own()).Append(nil)), family)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +70,7 @@ func (e *Evidence) explain(ctx context.Context, d *conform.Difference, theirs co
 		}
 		return !slices.ContainsFunc(conform.Diff(d.Family, theirs, predicted), func(p conform.Difference) bool { return p.Service == d.Service }), nil
 	}
-	if onlyComments(d.Lines) {
+	if onlyComments(d.Family, d.Lines) {
 		return conform.EntryLarge, nil
 	}
 	o := e.Objects
@@ -85,26 +86,28 @@ func (e *Evidence) explain(ctx context.Context, d *conform.Difference, theirs co
 }
 
 // onlyComments reports whether two sides differ only in the comments of endpoint rules.
-func onlyComments(lines []string) bool {
-	var removed, added []string
+func onlyComments(family corev1.IPFamily, lines []string) bool {
+	var sides [2][]string // removed and added rules, without comments
 	for _, line := range lines {
+		side := strings.Index("-+", line[:1])
 		switch {
-		case strings.HasPrefix(line, "- "):
-			removed = append(removed, withoutComment(line[2:]))
-		case strings.HasPrefix(line, "+ "):
-			added = append(added, withoutComment(line[2:]))
-		case strings.HasPrefix(line, "@@ ") && strings.Contains(line, ", only in"):
+		case side < 0 && strings.HasPrefix(line, "@@ ") && strings.Contains(line, ", only in"):
+			return false
+		case side < 0:
+			continue
+		}
+		chain, r, err := rule.Parse(family, line[2:])
+		if err != nil || !endpoint(chain) && !endpoint(r.Target.Chain) {
 			return false
 		}
+		sides[side] = append(sides[side], withoutComment(r).Line(chain))
 	}
-	return slices.Equal(removed, added) && !slices.ContainsFunc(removed, func(rule string) bool { return !strings.Contains(rule, "KUBE-SEP-") })
+	return slices.Equal(sides[0], sides[1])
 }
 
-func withoutComment(rule string) string {
-	before, after, found := strings.Cut(rule, ` -m comment --comment "`)
-	if !found {
-		return rule
-	}
-	_, after, _ = strings.Cut(after, `"`)
-	return before + after
+func endpoint(chain string) bool { return strings.HasPrefix(chain, "KUBE-SEP-") }
+
+func withoutComment(r rule.Rule) *rule.Rule {
+	r.Matches = slices.DeleteFunc(slices.Clone(r.Matches), func(m rule.Match) bool { return m.Kind == rule.MatchComment })
+	return &r
 }

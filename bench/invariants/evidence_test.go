@@ -23,6 +23,7 @@ import (
 	"synclab/proxier/config"
 	"synclab/proxier/conntrack"
 	"synclab/proxier/iptables"
+	"synclab/proxier/iptables/rule"
 	"synclab/proxier/nftables"
 	"synclab/sim"
 	"synclab/sim/random"
@@ -91,7 +92,7 @@ func good(t *testing.T, subject Subject) *Evidence {
 			Config: cfg, NodeName: "node-0", NodeIPs: []netip.Addr{node}, Machine: proxier.Machine{RandomFully: true, BPF: true},
 			Addresses: func() ([]netip.Addr, error) { return []netip.Addr{netip.MustParseAddr("127.0.0.1"), node}, nil },
 		},
-		Planted: &Sentinels{Rules: map[corev1.IPFamily]map[string][]Rule{ipv4: {}}, Nft: map[corev1.IPFamily][]string{ipv4: {"table foreign", "rule 3"}}},
+		Planted: &Sentinels{Rules: map[corev1.IPFamily]map[string][]PlantedRule{ipv4: {}}, Nft: map[corev1.IPFamily][]string{ipv4: {"table foreign", "rule 3"}}},
 		Health:  http.StatusOK, Metrics: process.Samples{}, Injected: map[corev1.IPFamily]int{ipv4: 2},
 		ForeignNft: map[corev1.IPFamily][]string{ipv4: {"table foreign", "rule 3"}},
 	}
@@ -115,10 +116,10 @@ func plant(s Saved, planted *Sentinels) Saved {
 	for table := range foreignHooks {
 		rules := foreignRules(ipv4, table)
 		planted.Rules[ipv4][table] = rules
-		s[table][foreignChain] = &Chain{Policy: "-"}
+		s[table][foreignChain] = &rule.Chain{Policy: "-"}
 		for _, r := range rules {
-			c := s[table][strings.Fields(r.Text)[1]]
-			c.Rules = append(c.Rules, r)
+			c := s[table][r.Chain]
+			c.Rules = append(c.Rules, r.Rule)
 		}
 	}
 	return s
@@ -194,7 +195,7 @@ func (e *Evidence) drop(t *testing.T, table, text string) {
 	t.Helper()
 	for _, name := range slices.Sorted(maps.Keys(e.Saved[ipv4][table])) {
 		c := e.Saved[ipv4][table][name]
-		if i := slices.IndexFunc(c.Rules, func(r Rule) bool { return strings.Contains(r.Text, text) }); i >= 0 {
+		if i := slices.IndexFunc(c.Rules, func(r rule.Rule) bool { return strings.Contains(r.Line(name), text) }); i >= 0 {
 			c.Rules = slices.Delete(c.Rules, i, i+1)
 			return
 		}
@@ -202,14 +203,23 @@ func (e *Evidence) drop(t *testing.T, table, text string) {
 	t.Fatalf("table %s has no rule with %q", table, text)
 }
 
+func parsed(t *testing.T, line string) rule.Rule {
+	t.Helper()
+	_, r, err := rule.Parse(ipv4, line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
 // replace replaces a text in all rules of a table.
 func (e *Evidence) replace(t *testing.T, table, old, by string) {
 	t.Helper()
 	n := 0
-	for _, c := range e.Saved[ipv4][table] {
+	for name, c := range e.Saved[ipv4][table] {
 		for i := range c.Rules {
-			if strings.Contains(c.Rules[i].Text, old) {
-				c.Rules[i].Text = strings.ReplaceAll(c.Rules[i].Text, old, by)
+			if line := c.Rules[i].Line(name); strings.Contains(line, old) {
+				c.Rules[i] = parsed(t, strings.ReplaceAll(line, old, by))
 				n++
 			}
 		}
@@ -301,7 +311,7 @@ func TestServingFollowsRules(t *testing.T) {
 				ep := flows[0].ReplySrc
 				at = append(at, ep.String())
 				for _, c := range e.Saved[ipv4]["nat"] {
-					c.Rules = slices.DeleteFunc(c.Rules, func(r Rule) bool { return strings.HasSuffix(r.Text, " "+ep.String()) })
+					c.Rules = slices.DeleteFunc(c.Rules, func(r rule.Rule) bool { return r.Target.To == ep })
 				}
 				if e.Nft != nil {
 					maps.DeleteFunc(e.Nft[ipv4].Sets[endpointsSet], func(_, value string) bool { return strings.Contains(value, string(ep.Addr().AsSlice())) })

@@ -4,13 +4,14 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/proxier/conntrack"
-	"synclab/proxier/iptables"
+	"synclab/proxier/iptables/rule"
 )
 
 // foreignChain is the sentinels' chain in each table.
@@ -20,12 +21,20 @@ const foreignChain = "SYNCLAB-FOREIGN"
 // them.
 type Sentinels struct {
 	// Rules by family and table, in their order within a chain. Packets never match them.
-	Rules map[corev1.IPFamily]map[string][]Rule
+	Rules map[corev1.IPFamily]map[string][]PlantedRule
 	// Nft names the objects of the foreign table of nf_tables, by family.
 	Nft map[corev1.IPFamily][]string
 	// Flows are UDP entries that belong to no Service.
 	Flows map[corev1.IPFamily][]conntrack.Flow
 }
+
+// PlantedRule is a rule of a chain, with its counters.
+type PlantedRule struct {
+	Chain string
+	rule.Rule
+}
+
+func (p *PlantedRule) equal(o rule.Rule) bool { return p.Rule.Equal(&o) }
 
 // The sentinels' rules match two addresses that no host has: from the range for benchmarks (RFC 2544), and from the
 // range for documentation (RFC 3849).
@@ -42,30 +51,33 @@ var foreignHooks = map[string][]string{
 }
 
 // foreignRules returns the rules for one family and table. Counters differ from rule to rule.
-func foreignRules(family corev1.IPFamily, table string) []Rule {
-	var rules []Rule
-	add := func(chain, what, target string) {
+func foreignRules(family corev1.IPFamily, table string) []PlantedRule {
+	var rules []PlantedRule
+	from, to := netip.MustParseAddr(foreignFrom[family]), netip.MustParseAddr(foreignTo[family])
+	add := func(chain, what string, target rule.Target) {
 		n := uint64(len(rules))
-		match := fmt.Sprintf(`-s %s -d %s -m comment --comment "foreign %s" -j %s`, foreignFrom[family], foreignTo[family], what, target)
-		rules = append(rules, Rule{
-			Text: iptables.Canonical("-A "+chain+" "+match, family), Packets: 7 + n, Bytes: 700 + 10*n,
-		})
+		rules = append(rules, PlantedRule{chain, rule.Rule{
+			IPv6: from.Is6(), Src: netip.PrefixFrom(from, from.BitLen()), Dst: netip.PrefixFrom(to, to.BitLen()),
+			Matches:  []rule.Match{{Kind: rule.MatchComment, Name: "foreign " + what}},
+			Target:   target,
+			Counters: [2]uint64{7 + n, 700 + 10*n},
+		}})
 	}
-	add(foreignChain, "first", "RETURN")
-	add(foreignChain, "second", "RETURN")
+	add(foreignChain, "first", rule.Target{Kind: rule.TargetReturn})
+	add(foreignChain, "second", rule.Target{Kind: rule.TargetReturn})
 	for _, hook := range foreignHooks[table] {
-		add(hook, "first in "+hook, foreignChain)
-		add(hook, "second in "+hook, "ACCEPT")
+		add(hook, "first in "+hook, rule.Target{Kind: rule.TargetJump, Chain: foreignChain})
+		add(hook, "second in "+hook, rule.Target{Kind: rule.TargetAccept})
 	}
 	return rules
 }
 
 // payload returns the input of iptables-restore --noflush --counters that plants the rules of one family and table.
-func payload(table string, rules []Rule) string {
+func payload(table string, rules []PlantedRule) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "*%s\n:%s - [0:0]\n", table, foreignChain)
 	for _, r := range rules {
-		fmt.Fprintf(&b, "[%d:%d] %s\n", r.Packets, r.Bytes, r.Text)
+		fmt.Fprintf(&b, "[%d:%d] %s\n", r.Counters[0], r.Counters[1], r.Line(r.Chain))
 	}
 	b.WriteString("COMMIT\n")
 	return b.String()
@@ -88,27 +100,26 @@ func checkForeign(_ context.Context, e *Evidence, r *report) error {
 	return nil
 }
 
-func foreignTable(family corev1.IPFamily, table string, planted []Rule, chains map[string]*Chain, r *report) {
+func foreignTable(family corev1.IPFamily, table string, planted []PlantedRule, chains map[string]*rule.Chain, r *report) {
 	last := map[string]int{} // chain: position of the previous sentinel
 	for _, want := range planted {
 		r.checked++
-		chain := strings.Fields(want.Text)[1]
+		chain := want.Chain
 		if chains[chain] == nil {
 			r.violated("", "%s table %s: chain %s with a foreign rule was deleted", family, table, chain)
 			continue
 		}
-		at := slices.IndexFunc(chains[chain].Rules, func(have Rule) bool { return have.Text == want.Text })
+		at := slices.IndexFunc(chains[chain].Rules, want.equal)
 		switch {
 		case at < 0:
-			r.violated("", "%s table %s: foreign rule %q was deleted", family, table, want.Text)
+			r.violated("", "%s table %s: foreign rule %q was deleted", family, table, want.Line(chain))
 			continue
 		case at < last[chain]:
-			r.violated("", "%s table %s: foreign rule %q was moved behind another rule", family, table, want.Text)
+			r.violated("", "%s table %s: foreign rule %q was moved behind another rule", family, table, want.Line(chain))
 		}
 		last[chain] = at
-		if have := chains[chain].Rules[at]; have.Packets != want.Packets || have.Bytes != want.Bytes {
-			r.violated("", "%s table %s: counters of foreign rule %q are [%d:%d], not [%d:%d]",
-				family, table, want.Text, have.Packets, have.Bytes, want.Packets, want.Bytes)
+		if have := chains[chain].Rules[at].Counters; have != want.Counters {
+			r.violated("", "%s table %s: counters of foreign rule %q are %d, not %d", family, table, want.Line(chain), have, want.Counters)
 		}
 	}
 	for name, c := range chains {

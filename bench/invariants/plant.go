@@ -19,6 +19,7 @@ import (
 	"synclab/bench/netns"
 	"synclab/proxier/conntrack"
 	"synclab/proxier/iptables"
+	"synclab/proxier/iptables/rule"
 	"synclab/sim"
 )
 
@@ -29,11 +30,11 @@ func Plant(ctx context.Context, variant iptables.Variant, families []corev1.IPFa
 		return nil, fmt.Errorf("sentinels: %w", err)
 	}
 	s := &Sentinels{
-		Rules: map[corev1.IPFamily]map[string][]Rule{}, Nft: map[corev1.IPFamily][]string{}, Flows: map[corev1.IPFamily][]conntrack.Flow{},
+		Rules: map[corev1.IPFamily]map[string][]PlantedRule{}, Nft: map[corev1.IPFamily][]string{}, Flows: map[corev1.IPFamily][]conntrack.Flow{},
 	}
 	for _, family := range families {
 		if variant != "" {
-			s.Rules[family] = map[string][]Rule{}
+			s.Rules[family] = map[string][]PlantedRule{}
 			for table := range foreignHooks {
 				if err := s.PlantTable(ctx, variant, family, table); err != nil {
 					return nil, err
@@ -78,9 +79,9 @@ func (s *Sentinels) PlantTable(ctx context.Context, variant iptables.Variant, fa
 		return fmt.Errorf("sentinels: %w", err)
 	}
 	for i := range rules {
-		if c := saved[table][strings.Fields(rules[i].Text)[1]]; c != nil {
-			if at := slices.IndexFunc(c.Rules, func(r Rule) bool { return r.Text == rules[i].Text }); at >= 0 {
-				rules[i] = c.Rules[at]
+		if c := saved[table][rules[i].Chain]; c != nil {
+			if at := slices.IndexFunc(c.Rules, rules[i].equal); at >= 0 {
+				rules[i].Counters = c.Rules[at].Counters
 			}
 		}
 	}
@@ -270,5 +271,9 @@ func Save(ctx context.Context, variant iptables.Variant, family corev1.IPFamily,
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return ParseSaved(family, out)
+	tables, err := rule.ParseTables(family, out)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return Saved(tables), nil
 }

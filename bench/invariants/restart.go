@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/proxier/conntrack"
+	"synclab/proxier/iptables/rule"
 	"synclab/proxier/tracker"
 	"synclab/sim"
 )
@@ -118,9 +119,8 @@ func (e *Evidence) Serving(family corev1.IPFamily, most int) []conntrack.Flow {
 func (e *Evidence) leadTo(family corev1.IPFamily, ep netip.AddrPort) bool {
 	switch saved, nft := e.Saved[family], e.Nft[family]; {
 	case saved != nil:
-		target := " --to-destination " + ep.String()
 		for _, chain := range saved["nat"] {
-			if slices.ContainsFunc(chain.Rules, func(r Rule) bool { return strings.HasSuffix(r.Text, target) }) {
+			if slices.ContainsFunc(chain.Rules, func(r rule.Rule) bool { return r.Target.To == ep }) {
 				return true
 			}
 		}

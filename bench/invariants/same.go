@@ -1,11 +1,14 @@
 package invariants
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+
+	"synclab/proxier/iptables/rule"
 )
 
 // checkSame compares the kernel's rules with a fresh full sync.
@@ -75,7 +78,7 @@ func differences(want, have Saved) []difference {
 	var found []difference
 	for _, table := range slices.Sorted(maps.Keys(want)) {
 		for _, name := range slices.Sorted(maps.Keys(want[table])) {
-			wanted := want[table][name].texts()
+			wanted := want[table][name].Rules
 			c := have[table][name]
 			if c == nil {
 				if ownChain(name) || len(wanted) > 0 { // a table that was never used has no chain
@@ -83,15 +86,16 @@ func differences(want, have Saved) []difference {
 				}
 				continue
 			}
-			there := c.texts()
+			there := c.Rules
 			if shared(name) {
-				there = slices.DeleteFunc(there, func(rule string) bool { return !slices.Contains(wanted, rule) })
+				there = slices.DeleteFunc(slices.Clone(there), func(r rule.Rule) bool {
+					return !slices.ContainsFunc(wanted, func(w rule.Rule) bool { return w.Equal(&r) })
+				})
 			}
 			if shared(name) && !ownChain(name) { // jumps: each proxier inserts its own jumps first
-				slices.Sort(wanted)
-				slices.Sort(there)
+				wanted, there = sorted(wanted), sorted(there)
 			}
-			if text := diffRules(wanted, there); text != "" {
+			if text := diffRules(name, wanted, there); text != "" {
 				found = append(found, difference{table, name, text})
 			}
 		}
@@ -99,16 +103,21 @@ func differences(want, have Saved) []difference {
 	return found
 }
 
-// diffRules describes the first difference between two lists of rules; empty if there is none.
-func diffRules(want, have []string) string {
+// sorted returns the rules in the order of their lines.
+func sorted(rules []rule.Rule) []rule.Rule {
+	return slices.SortedFunc(slices.Values(rules), func(a, b rule.Rule) int { return bytes.Compare(a.Append(nil), b.Append(nil)) })
+}
+
+// diffRules describes the first difference between two lists of rules of a chain; empty if there is none.
+func diffRules(chain string, want, have []rule.Rule) string {
 	for i := range max(len(want), len(have)) {
 		switch {
 		case i >= len(have):
-			return fmt.Sprintf("has %d rules, not %d: missing %q", len(have), len(want), want[i])
+			return fmt.Sprintf("has %d rules, not %d: missing %q", len(have), len(want), want[i].Line(chain))
 		case i >= len(want):
-			return fmt.Sprintf("has %d rules, not %d: unexpected %q", len(have), len(want), have[i])
-		case want[i] != have[i]:
-			return fmt.Sprintf("has %q as rule %d, not %q", have[i], i+1, want[i])
+			return fmt.Sprintf("has %d rules, not %d: unexpected %q", len(have), len(want), have[i].Line(chain))
+		case !want[i].Equal(&have[i]):
+			return fmt.Sprintf("has %q as rule %d, not %q", have[i].Line(chain), i+1, want[i].Line(chain))
 		}
 	}
 	return ""

@@ -1,83 +1,19 @@
 package invariants
 
 import (
-	"bufio"
 	"bytes"
-	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/proxier/iptables"
+	"synclab/proxier/iptables/rule"
 	"synclab/proxier/walk"
 )
 
 // Saved are the chains of one family by table and chain name.
-type Saved map[string]map[string]*Chain
-
-// Chain is a chain of a table.
-type Chain struct {
-	Policy string // policy of a base chain, else "-"
-	Rules  []Rule
-}
-
-// Rule is a rule of a Chain.
-type Rule struct {
-	// Text is spelled as by iptables.Canonical, with the chain's name.
-	Text           string
-	Packets, Bytes uint64
-}
-
-// ParseSaved parses the output of iptables-save, with or without counters.
-func ParseSaved(family corev1.IPFamily, text []byte) (Saved, error) {
-	s := Saved{}
-	var table map[string]*Chain
-	scanner := bufio.NewScanner(bytes.NewReader(text))
-	scanner.Buffer(nil, 1<<20)
-	for n := 1; scanner.Scan(); n++ {
-		line := scanner.Text()
-		switch {
-		case line == "" || line[0] == '#' || line == "COMMIT":
-		case line[0] == '*':
-			if table = s[line[1:]]; table == nil {
-				table = map[string]*Chain{}
-				s[line[1:]] = table
-			}
-		case table == nil:
-			return nil, fmt.Errorf("iptables-save: line %d: %q before any table", n, line)
-		case line[0] == ':':
-			words := strings.Fields(line[1:])
-			if len(words) < 2 {
-				return nil, fmt.Errorf("iptables-save: line %d: %q is not a chain", n, line)
-			}
-			table[words[0]] = &Chain{Policy: words[1]}
-		default:
-			rule, chain, err := parseRule(family, line)
-			if err != nil || table[chain] == nil {
-				return nil, fmt.Errorf("iptables-save: line %d: %q is not a rule of a declared chain", n, line)
-			}
-			table[chain].Rules = append(table[chain].Rules, rule)
-		}
-	}
-	return s, scanner.Err()
-}
-
-func parseRule(family corev1.IPFamily, line string) (rule Rule, chain string, err error) {
-	if strings.HasPrefix(line, "[") {
-		if _, err := fmt.Sscanf(line, "[%d:%d]", &rule.Packets, &rule.Bytes); err != nil {
-			return rule, "", err
-		}
-		_, line, _ = strings.Cut(line, "] ")
-	}
-	words := strings.Fields(line)
-	if len(words) < 2 || words[0] != "-A" {
-		return rule, "", fmt.Errorf("%q is not a rule", line)
-	}
-	rule.Text = iptables.Canonical(line, family)
-	return rule, words[1], nil
-}
+type Saved rule.Tables
 
 // fromModel converts a model of the tables.
 func fromModel(m *iptables.Model) (Saved, error) {
@@ -85,7 +21,8 @@ func fromModel(m *iptables.Model) (Saved, error) {
 	if err := m.Save(&text); err != nil {
 		return nil, err
 	}
-	return ParseSaved(m.Family(), text.Bytes())
+	tables, err := rule.ParseTables(m.Family(), text.Bytes())
+	return Saved(tables), err
 }
 
 // ownPrefix is the prefix of kube-proxy's chain names. All proxiers with kube-proxy's rules use it.
@@ -103,40 +40,20 @@ func ownChain(name string) bool {
 // of the kubelet.
 func shared(name string) bool { return !ownChain(name) || name == "KUBE-FIREWALL" }
 
-// target returns the chain or verdict that a rule jumps to.
-func (r Rule) target() string {
-	for _, flag := range []string{" -j ", " -g "} {
-		if _, after, found := strings.Cut(r.Text, flag); found {
-			target, _, _ := strings.Cut(after, " ")
-			return target
-		}
-	}
-	return ""
-}
-
-// texts returns the rules' texts.
-func (c *Chain) texts() []string {
-	texts := make([]string, len(c.Rules))
-	for i, r := range c.Rules {
-		texts[i] = r.Text
-	}
-	return texts
-}
-
 // own keeps only what belongs to the proxier: its chains, and the rules of base chains that jump to them.
 func (s Saved) own() Saved {
 	mine := Saved{}
 	for table, chains := range s {
-		mine[table] = map[string]*Chain{}
+		mine[table] = map[string]*rule.Chain{}
 		for name, c := range chains {
 			switch {
 			case ownChain(name):
 				mine[table][name] = c
 			case c.Policy != "-":
-				kept := &Chain{Policy: c.Policy}
-				for _, r := range c.Rules {
-					if ownChain(r.target()) {
-						kept.Rules = append(kept.Rules, r)
+				kept := &rule.Chain{Policy: c.Policy}
+				for i := range c.Rules {
+					if ownChain(c.Rules[i].Target.Chain) {
+						kept.Rules = append(kept.Rules, c.Rules[i])
 					}
 				}
 				mine[table][name] = kept
@@ -151,7 +68,7 @@ func (s Saved) own() Saved {
 func (s Saved) Reachable() Saved {
 	reachable := Saved{}
 	for table, chains := range s.own() {
-		kept := map[string]*Chain{}
+		kept := map[string]*rule.Chain{}
 		var keep func(name string)
 		keep = func(name string) {
 			c := chains[name]
@@ -159,8 +76,8 @@ func (s Saved) Reachable() Saved {
 				return
 			}
 			kept[name] = c
-			for _, rule := range c.Rules {
-				keep(rule.target())
+			for i := range c.Rules {
+				keep(c.Rules[i].Target.Chain)
 			}
 		}
 		for name, c := range chains {
@@ -177,34 +94,15 @@ func (s Saved) Reachable() Saved {
 func (s Saved) Clone() Saved {
 	c := Saved{}
 	for table, chains := range s {
-		c[table] = map[string]*Chain{}
+		c[table] = map[string]*rule.Chain{}
 		for name, chain := range chains {
-			c[table][name] = &Chain{Policy: chain.Policy, Rules: slices.Clone(chain.Rules)}
+			c[table][name] = &rule.Chain{Policy: chain.Policy, Rules: slices.Clone(chain.Rules)}
 		}
 	}
 	return c
 }
 
-// text returns the tables in the format of iptables-save.
-func (s Saved) text() []byte {
-	var b bytes.Buffer
-	for _, table := range slices.Sorted(maps.Keys(s)) {
-		fmt.Fprintf(&b, "*%s\n", table)
-		names := slices.Sorted(maps.Keys(s[table]))
-		for _, name := range names {
-			fmt.Fprintf(&b, ":%s %s [0:0]\n", name, s[table][name].Policy)
-		}
-		for _, name := range names {
-			for _, r := range s[table][name].Rules {
-				b.WriteString(r.Text + "\n")
-			}
-		}
-		b.WriteString("COMMIT\n")
-	}
-	return b.Bytes()
-}
-
 // Compile prepares the proxier's own rules for the ruleset evaluator.
 func (s Saved) Compile(family corev1.IPFamily) (*walk.Rules, error) {
-	return walk.ParseIptables(family, s.own().text())
+	return walk.ParseIptables(family, rule.Tables(s.own()).Append(nil))
 }

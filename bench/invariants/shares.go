@@ -7,11 +7,10 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
-	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"synclab/proxier/iptables/rule"
 	"synclab/proxier/walk"
 )
 
@@ -91,19 +90,19 @@ func (e *Evidence) shares(ctx context.Context, family corev1.IPFamily, r *report
 }
 
 // rising: in a chain of random matches, each rule takes a larger part of the remaining flows.
-func rising(family corev1.IPFamily, table, name string, c *Chain, r *report) {
+func rising(family corev1.IPFamily, table, name string, c *rule.Chain, r *report) {
 	last := 0.0
-	for _, rule := range c.Rules {
-		_, after, found := strings.Cut(rule.Text, " --probability ")
-		if !found {
-			continue
+	for i := range c.Rules {
+		for _, m := range c.Rules[i].Matches {
+			if m.Kind != rule.MatchRandom {
+				continue
+			}
+			p := float64(m.Bits) / rule.ProbabilityUnit
+			if p < last {
+				r.violated("", "%s table %s chain %s: probability %.10f comes after %.10f", family, table, name, p, last)
+			}
+			last = p
 		}
-		text, _, _ := strings.Cut(after, " ")
-		p, err := strconv.ParseFloat(text, 64)
-		if err != nil || p < last {
-			r.violated("", "%s table %s chain %s: probability %s comes after %.10f", family, table, name, text, last)
-		}
-		last = p
 	}
 }
 

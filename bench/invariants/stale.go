@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/proxier/backend"
+	"synclab/proxier/iptables/rule"
 )
 
 // checkStale: the subject has no chain that a fresh full sync would not write. Chains without a jump to them are
@@ -58,15 +59,15 @@ const (
 )
 
 // leads returns, for each chain of a table, the owner of the jumps to it.
-func leads(chains map[string]*Chain) map[string]int {
+func leads(chains map[string]*rule.Chain) map[string]int {
 	by := map[string]int{}
 	for name, c := range chains {
 		who := byOthers
 		if ownChain(name) {
 			who = byOwn
 		}
-		for _, rule := range c.Rules {
-			if target := rule.target(); ownChain(target) {
+		for i := range c.Rules {
+			if target := c.Rules[i].Target.Chain; ownChain(target) {
 				by[target] = max(by[target], who)
 			}
 		}

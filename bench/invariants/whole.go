@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"synclab/proxier/iptables/rule"
 )
 
 // FailedRestore has the tables before a failed restore, the intended tables, and the tables after it. If Intended is
@@ -81,7 +83,7 @@ func (f *FailedRestore) check(r *report) {
 }
 
 // sameTable describes the first difference between two contents of a table, ignoring counters; empty if there is none.
-func sameTable(a, b map[string]*Chain) string {
+func sameTable(a, b map[string]*rule.Chain) string {
 	names := slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b))
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
@@ -91,7 +93,7 @@ func sameTable(a, b map[string]*Chain) string {
 		case b[name] == nil:
 			return "chain " + name + " is gone"
 		}
-		if text := diffRules(a[name].texts(), b[name].texts()); text != "" {
+		if text := diffRules(name, a[name].Rules, b[name].Rules); text != "" {
 			return "chain " + name + " " + text
 		}
 	}
