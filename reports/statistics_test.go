@@ -4,7 +4,6 @@ import (
 	"math"
 	"testing"
 
-	"synclab/reports/doc"
 	"synclab/reports/figure"
 	"synclab/reports/plots"
 	"synclab/reports/records"
@@ -68,22 +67,6 @@ func TestWholePercents(t *testing.T) {
 		}
 		if total != 100 {
 			t.Errorf("%v add up to %d %%", shares, total)
-		}
-	}
-}
-
-func TestFormat(t *testing.T) {
-	for _, test := range []struct {
-		value float64
-		unit  string
-		want  string
-	}{
-		{3.3123, "s", "3.31 s"}, {0.7016, "s", "702 ms"}, {12.34e-6, "s", "12.3 µs"}, {3e-9, "s", "3.00 ns"}, {0, "s", "0 s"},
-		{0.99999, "s", "1.00 s"}, {9.9951e-4, "s", "1.00 ms"}, {1004, "s", "16m44s"}, {230020, "count", "230,020"}, {4.5, "count", "4.50"},
-		{0.251, "ratio", "25.1 %"}, {1536, "B", "1.50 KiB"}, {300 << 20, "B", "300 MiB"}, {-1234567, "count", "-1,234,567"},
-	} {
-		if got := doc.Format(test.value, test.unit); got != test.want {
-			t.Errorf("doc.Format(%v, %q) = %q, want %q", test.value, test.unit, got, test.want)
 		}
 	}
 }

@@ -4,7 +4,7 @@ import "testing"
 
 func markdown(t *testing.T, blocks ...Block) string {
 	t.Helper()
-	return written(t, document(blocks...).Markdown)
+	return written(t, document(blocks...), (*Document).Markdown)
 }
 
 func TestMarkdown(t *testing.T) {
@@ -16,7 +16,7 @@ func TestMarkdown(t *testing.T) {
 		{Title: "Not shown above the title of its table", Blocks: []Block{{Table: table}}},
 		{Title: "Section", Blocks: []Block{{Note: "note", Facts: [][2]string{{"term", "value"}}, List: []string{"one\n  line"}, Code: "a <b> | c"}}},
 	}}
-	same(t, written(t, d.Markdown), `
+	same(t, written(t, d, (*Document).Markdown), `
 ## Title
 
 Subtitle
