@@ -12,7 +12,7 @@
 //     desired rules. Package iptables has two layouts. It runs iptables-restore in either variant, and splits a sync
 //     into the cheapest number of restores. Package nftables writes maps in a separate table over netlink.
 //  4. apply: the kernel takes the rules, and each phase is timed. Refused rules are isolated and reported (refused.go).
-//  5. post-sync work (postSync.go): update health checks, count metrics, delete stale UDP flows. As in kube-proxy, it
+//  5. post-sync work (post_sync.go): update health checks, count metrics, delete stale UDP flows. As in kube-proxy, it
 //     is part of a sync's duration. A failed cleanup is retried and fails no sync (conntrack_care.go).
 //
 // A failed sync returns its changes to the tracker, with their trigger times and their pending conntrack cleanup. Every

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"synclab/proxier/iptables/rule"
 )
 
 // Difference is the difference between two sides for one Service of one family.
@@ -50,7 +52,7 @@ func union[K cmp.Ordered, V any](a, b map[K]V) []K {
 	return slices.Compact(keys)
 }
 
-func diffService(first, second map[place][]string) []string {
+func diffService(first, second map[place][]*rule.Rule) []string {
 	places := slices.AppendSeq(slices.Collect(maps.Keys(first)), maps.Keys(second))
 	slices.SortFunc(places, func(a, b place) int {
 		return cmp.Or(cmp.Compare(a.table, b.table), cmp.Compare(a.chain, b.chain), cmp.Compare(a.port, b.port))
@@ -59,7 +61,7 @@ func diffService(first, second map[place][]string) []string {
 	for _, at := range slices.Compact(places) {
 		a, inFirst := first[at]
 		b, inSecond := second[at]
-		if slices.Equal(a, b) && inFirst == inSecond {
+		if slices.EqualFunc(a, b, (*rule.Rule).Equal) && inFirst == inSecond {
 			continue
 		}
 		title := "@@ " + at.table + " " + at.chain
@@ -70,20 +72,20 @@ func diffService(first, second map[place][]string) []string {
 		case inSecond && at.port == "":
 			title += ", only in +++"
 		}
-		lines = append(append(lines, title), diffLines(a, b)...)
+		lines = append(append(lines, title), diffRules(at.chain, a, b)...)
 	}
 	return lines
 }
 
-// diffLines returns a diff by longest common subsequence. Chains are short, so quadratic memory is fine.
-func diffLines(a, b []string) []string {
+// diffRules returns a diff of a chain by longest common subsequence. Chains are short, so quadratic memory is fine.
+func diffRules(chain string, a, b []*rule.Rule) []string {
 	common := make([][]int, len(a)+1) // [i][j]: length of the longest common subsequence of a[i:] and b[j:]
 	for i := range common {
 		common[i] = make([]int, len(b)+1)
 	}
 	for i := len(a) - 1; i >= 0; i-- {
 		for j := len(b) - 1; j >= 0; j-- {
-			if a[i] == b[j] {
+			if a[i].Equal(b[j]) {
 				common[i][j] = common[i+1][j+1] + 1
 			} else {
 				common[i][j] = max(common[i+1][j], common[i][j+1])
@@ -94,14 +96,14 @@ func diffLines(a, b []string) []string {
 	i, j := 0, 0
 	for i < len(a) || j < len(b) {
 		switch {
-		case i < len(a) && j < len(b) && a[i] == b[j]:
-			lines = append(lines, "  "+a[i])
+		case i < len(a) && j < len(b) && a[i].Equal(b[j]):
+			lines = append(lines, "  "+a[i].Line(chain))
 			i, j = i+1, j+1
 		case j == len(b) || i < len(a) && common[i+1][j] >= common[i][j+1]:
-			lines = append(lines, "- "+a[i])
+			lines = append(lines, "- "+a[i].Line(chain))
 			i++
 		default:
-			lines = append(lines, "+ "+b[j])
+			lines = append(lines, "+ "+b[j].Line(chain))
 			j++
 		}
 	}

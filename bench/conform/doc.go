@@ -9,7 +9,7 @@
 //     With Subject.Real it runs with real tables and partial syncs in another namespace.
 //  3. The feed changes a signal Service last. The name of one chain then shows that kube-proxy has seen all changes
 //     before.
-//  4. Parse, Reachable and Group turn the output of iptables-save (or the model) into rules by Service. Diff compares
+//  4. Package rule, Reachable and Group turn the output of iptables-save (or the model) into rules by Service. Diff compares
 //     them.
 //  5. explain tries the entries of docs/differences.md on each difference. An entry is no filter: it predicts the rules
 //     of kube-proxy. It explains a difference only if the prediction is right rule for rule.

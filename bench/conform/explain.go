@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"synclab/proxier/iptables/rule"
 	"synclab/sim"
 )
 
@@ -118,19 +119,21 @@ func WithoutZones(nodes []*corev1.Node) []*corev1.Node {
 }
 
 // bare removes the comments of endpoint rules, which only clusters that are not large have.
-func bare(rules map[place][]string) map[place][]string {
-	without := map[place][]string{}
+func bare(rules map[place][]*rule.Rule) map[place][]*rule.Rule {
+	without := map[place][]*rule.Rule{}
 	for at, list := range rules {
-		for _, rule := range list {
-			endpoints := strings.HasPrefix(at.chain, "KUBE-SEP-") || strings.HasPrefix(targetOf(rule), "KUBE-SEP-")
-			if comment := commentOf(rule); comment != "" && endpoints {
-				rule = strings.Replace(rule, ` -m comment --comment "`+comment+`"`, "", 1)
+		for _, r := range list {
+			if Endpoint(at.chain) || Endpoint(r.Target.Chain) {
+				r = r.WithoutComments()
 			}
-			without[at] = append(without[at], rule)
+			without[at] = append(without[at], r)
 		}
 	}
 	return without
 }
+
+// Endpoint reports whether a chain belongs to an endpoint.
+func Endpoint(chain string) bool { return strings.HasPrefix(chain, "KUBE-SEP-") }
 
 // mostSlices bounds the number of orders that are tried: 5!.
 const mostSlices = 5

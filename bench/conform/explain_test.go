@@ -12,6 +12,7 @@ import (
 
 	"synclab/proxier/config"
 	"synclab/proxier/iptables"
+	"synclab/proxier/iptables/rule"
 	"synclab/sim"
 )
 
@@ -252,7 +253,7 @@ func TestEntriesExplainNothingElse(t *testing.T) {
 	}
 	theirs := Grouped{}
 	for service, rules := range all[both[0]] {
-		theirs[service] = map[place][]string{}
+		theirs[service] = map[place][]*rule.Rule{}
 		for at, list := range rules {
 			if !strings.HasPrefix(at.chain, "KUBE-SEP-") { // omit the endpoints' chains
 				theirs[service][at] = list

@@ -1,9 +1,12 @@
 package conform
 
 import (
+	"bytes"
 	"maps"
 	"slices"
 	"strings"
+
+	"synclab/proxier/iptables/rule"
 )
 
 // place is a chain, or the part of a shared chain that has the rules of one Service port.
@@ -17,7 +20,7 @@ type place struct {
 // Within a place, rules keep the order of the table, because it decides which rule a packet meets first. Between
 // Service ports in a shared chain, order matters only if two ports have the same address; kube-proxy's order there is
 // random.
-type Grouped map[string]map[place][]string
+type Grouped map[string]map[place][]*rule.Rule
 
 // dispatch reports whether a chain is shared by all Services.
 func dispatch(chain string) bool {
@@ -37,7 +40,11 @@ func Group(tables Tables) Grouped {
 	for _, table := range slices.Sorted(maps.Keys(tables)) {
 		chains := tables[table]
 		owners := ownersOf(chains)
-		for chain, rules := range chains {
+		for chain, c := range chains {
+			rules := make([]*rule.Rule, len(c.Rules))
+			for i := range c.Rules {
+				rules[i] = &c.Rules[i]
+			}
 			if !dispatch(chain) {
 				g.add(serviceOf(owners[chain]), place{table: table, chain: chain}, rules...)
 				continue
@@ -46,40 +53,35 @@ func Group(tables Tables) Grouped {
 			for last > 0 && portOf(rules[last-1]) == "" {
 				last--
 			}
-			for _, rule := range rules[:last] {
-				port := portOf(rule)
+			for _, r := range rules[:last] {
+				port := portOf(r)
 				if port != "" {
-					port += protocolOf(rule)
+					port += " " + r.Proto.String()
 				}
-				g.add(serviceOf(port), place{table, chain, port}, rule)
+				g.add(serviceOf(port), place{table, chain, port}, r)
 			}
 			// With nodePortAddresses there is one rule for each address, in any order.
-			g.add("", place{table, chain, afterServices}, slices.Sorted(slices.Values(rules[last:]))...)
+			slices.SortFunc(rules[last:], func(a, b *rule.Rule) int { return bytes.Compare(a.Append(nil), b.Append(nil)) })
+			g.add("", place{table, chain, afterServices}, rules[last:]...)
 		}
 	}
 	return g
 }
 
-func (g Grouped) add(service string, at place, rules ...string) {
+func (g Grouped) add(service string, at place, rules ...*rule.Rule) {
 	if g[service] == nil {
-		g[service] = map[place][]string{}
+		g[service] = map[place][]*rule.Rule{}
 	}
 	g[service][at] = append(g[service][at], rules...)
 }
 
 // portOf returns the Service port ("ns/name:port") at the start of a rule's comment; empty for other rules.
-func portOf(rule string) string {
-	word, _, _ := strings.Cut(commentOf(rule), " ")
+func portOf(r *rule.Rule) string {
+	word, _, _ := strings.Cut(r.Comment(), " ")
 	if strings.Contains(word, "/") {
 		return word
 	}
 	return ""
-}
-
-func protocolOf(rule string) string {
-	_, after, _ := strings.Cut(rule, " -p ")
-	protocol, _, _ := strings.Cut(after, " ")
-	return " " + protocol
 }
 
 // serviceOf returns the Service of a Service port.
@@ -91,25 +93,26 @@ func serviceOf(port string) string {
 
 // ownersOf maps each chain to its Service port. A rule of a shared chain names the port, and jumps to the chain
 // directly or through other chains.
-func ownersOf(chains map[string][]string) map[string]string {
+func ownersOf(chains map[string]*rule.Chain) map[string]string {
 	owners := map[string]string{}
 	var claim func(chain, owner string)
 	claim = func(chain, owner string) {
-		if _, there := chains[chain]; !there || owners[chain] != "" || !own(chain) {
+		c := chains[chain]
+		if c == nil || owners[chain] != "" || !own(chain) {
 			return
 		}
 		owners[chain] = owner
-		for _, rule := range chains[chain] {
-			claim(targetOf(rule), owner)
+		for i := range c.Rules {
+			claim(c.Rules[i].Target.Chain, owner)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(chains)) {
 		if !dispatch(name) {
 			continue
 		}
-		for _, rule := range chains[name] {
-			if port := portOf(rule); port != "" {
-				claim(targetOf(rule), port)
+		for i := range chains[name].Rules {
+			if r := &chains[name].Rules[i]; portOf(r) != "" {
+				claim(r.Target.Chain, portOf(r))
 			}
 		}
 	}

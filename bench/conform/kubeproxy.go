@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/proxier/iptables"
+	"synclab/proxier/iptables/rule"
 	"synclab/proxier/kernel"
 	"synclab/sim/front"
 )
@@ -182,11 +183,11 @@ func saveIn(s *space, variant iptables.Variant, family corev1.IPFamily) (Grouped
 	if err != nil {
 		return nil, err
 	}
-	tables, err := Parse(string(out), family)
+	tables, err := rule.ParseTables(family, out)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", iptables.Binary(variant, family, "save"), err)
 	}
-	return Group(tables.Reachable()), nil
+	return Group(Tables(tables).Reachable()), nil
 }
 
 // savedIn returns the output of iptables-save in a namespace.

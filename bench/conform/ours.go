@@ -14,6 +14,7 @@ import (
 	"synclab/proxier"
 	"synclab/proxier/conntrack"
 	"synclab/proxier/iptables"
+	"synclab/proxier/iptables/rule"
 )
 
 // Options returns the options of Synclab's proxier for a setting and a node: the families, addresses and configuration
@@ -51,11 +52,11 @@ func (r *rendered) renderObjects(ctx context.Context, services []*corev1.Service
 		if err := m.Save(&text); err != nil {
 			return nil, err
 		}
-		tables, err := Parse(text.String(), m.Family())
+		tables, err := rule.ParseTables(m.Family(), text.Bytes())
 		if err != nil {
 			return nil, fmt.Errorf("render: %w", err)
 		}
-		all[m.Family()] = Group(tables.Reachable())
+		all[m.Family()] = Group(Tables(tables).Reachable())
 	}
 	return all, nil
 }

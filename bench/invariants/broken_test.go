@@ -318,7 +318,7 @@ func TestToleratedEvidence(t *testing.T) {
 			for name, c := range e.Saved[ipv4]["nat"] {
 				for i := range c.Rules {
 					if strings.HasPrefix(name, "KUBE-SEP-") {
-						c.Rules[i] = *withoutComment(c.Rules[i])
+						c.Rules[i] = *c.Rules[i].WithoutComments()
 					}
 				}
 			}

@@ -16,14 +16,7 @@ import (
 // only reachable rules, in any order of Services. A difference that an entry of docs/differences.md predicts rule for
 // rule is no violation.
 func (e *Evidence) checkConform(ctx context.Context, family corev1.IPFamily, x *expected, r *report) error {
-	theirs, err := grouped(e.Saved[family], family)
-	if err != nil {
-		return err
-	}
-	ours, err := grouped(x.saved[family], family)
-	if err != nil {
-		return err
-	}
+	theirs, ours := grouped(e.Saved[family]), grouped(x.saved[family])
 	for _, d := range conform.Diff(family, theirs, ours) {
 		entry, err := e.explain(ctx, &d, theirs)
 		if err != nil {
@@ -36,13 +29,7 @@ func (e *Evidence) checkConform(ctx context.Context, family corev1.IPFamily, x *
 	return nil
 }
 
-func grouped(s Saved, family corev1.IPFamily) (conform.Grouped, error) {
-	tables, err := conform.Parse(string(rule.Tables(s.own()).Append(nil)), family)
-	if err != nil {
-		return nil, err
-	}
-	return conform.Group(tables.Reachable()), nil
-}
+func grouped(s Saved) conform.Grouped { return conform.Group(conform.Tables(s.own()).Reachable()) }
 
 // mostLines is the number of lines shown of a difference.
 const mostLines = 6
@@ -64,10 +51,7 @@ func (e *Evidence) explain(ctx context.Context, d *conform.Difference, theirs co
 		if err != nil {
 			return false, err
 		}
-		predicted, err := grouped(x.saved[d.Family], d.Family)
-		if err != nil {
-			return false, err
-		}
+		predicted := grouped(x.saved[d.Family])
 		return !slices.ContainsFunc(conform.Diff(d.Family, theirs, predicted), func(p conform.Difference) bool { return p.Service == d.Service }), nil
 	}
 	if onlyComments(d.Family, d.Lines) {
@@ -97,17 +81,10 @@ func onlyComments(family corev1.IPFamily, lines []string) bool {
 			continue
 		}
 		chain, r, err := rule.Parse(family, line[2:])
-		if err != nil || !endpoint(chain) && !endpoint(r.Target.Chain) {
+		if err != nil || !conform.Endpoint(chain) && !conform.Endpoint(r.Target.Chain) {
 			return false
 		}
-		sides[side] = append(sides[side], withoutComment(r).Line(chain))
+		sides[side] = append(sides[side], r.WithoutComments().Line(chain))
 	}
 	return slices.Equal(sides[0], sides[1])
-}
-
-func endpoint(chain string) bool { return strings.HasPrefix(chain, "KUBE-SEP-") }
-
-func withoutComment(r rule.Rule) *rule.Rule {
-	r.Matches = slices.DeleteFunc(slices.Clone(r.Matches), func(m rule.Match) bool { return m.Kind == rule.MatchComment })
-	return &r
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ import (
 
 	"synclab/bench/conform"
 	"synclab/proxier"
+	"synclab/proxier/iptables/rule"
 	"synclab/proxier/walk"
 	"synclab/sim"
 )
@@ -209,7 +209,7 @@ func (k *theirs) guess(ctx context.Context, name string, believed *sim.Objects) 
 		}
 		ordered := text.Bytes()
 		if k.saved != nil {
-			if ordered, err = inOrderOf(text.String(), string(k.saved[m.Family()]), m.Family()); err != nil {
+			if ordered, err = inOrderOf(text.Bytes(), k.saved[m.Family()], m.Family()); err != nil {
 				return nil, err
 			}
 		}
@@ -222,41 +222,34 @@ func (k *theirs) guess(ctx context.Context, name string, believed *sim.Objects) 
 }
 
 // inOrderOf sorts the rules of shared chains in the order of another ruleset. Rules missing there come first.
-func inOrderOf(ours, theirs string, family corev1.IPFamily) ([]byte, error) {
-	mine, err := conform.Parse(ours, family)
+func inOrderOf(ours, theirs []byte, family corev1.IPFamily) ([]byte, error) {
+	mine, err := rule.ParseTables(family, ours)
 	if err != nil {
 		return nil, err
 	}
-	other, err := conform.Parse(theirs, family)
+	other, err := rule.ParseTables(family, theirs)
 	if err != nil {
 		return nil, err
 	}
-	var b bytes.Buffer
-	for _, table := range slices.Sorted(maps.Keys(mine)) {
-		fmt.Fprintf(&b, "*%s\n", table)
-		for _, chain := range slices.Sorted(maps.Keys(mine[table])) {
-			fmt.Fprintf(&b, ":%s -\n", chain)
-		}
-		for _, chain := range slices.Sorted(maps.Keys(mine[table])) {
-			rules := mine[table][chain]
-			if shared(chain) {
-				place := map[string]int{}
-				for i, rule := range other[table][chain] {
-					place[rule] = i
-				}
-				at := func(rule string) int {
-					if i, there := place[rule]; there {
-						return i
-					}
-					return -1 // before the jump to the NodePorts, which is last
-				}
-				slices.SortStableFunc(rules, func(a, b string) int { return at(a) - at(b) })
+	for table, chains := range mine {
+		for name, c := range chains {
+			if !shared(name) || other[table][name] == nil {
+				continue
 			}
-			b.WriteString(strings.Join(append(rules, ""), "\n"))
+			place := map[string]int{}
+			for i, r := range other[table][name].Rules {
+				place[r.Line(name)] = i
+			}
+			at := func(r rule.Rule) int {
+				if i, there := place[r.Line(name)]; there {
+					return i
+				}
+				return -1 // before the jump to the NodePorts, which is last
+			}
+			slices.SortStableFunc(c.Rules, func(a, b rule.Rule) int { return at(a) - at(b) })
 		}
-		b.WriteString("COMMIT\n")
 	}
-	return b.Bytes(), nil
+	return mine.Append(nil), nil
 }
 
 // shared reports whether a chain has rules of several Services.

@@ -21,6 +21,8 @@ type Column struct {
 	Name, Short string
 	On          Media
 	Numeric     bool
+	// Row: the column names the row, as the first one does. A table that has only such columns is not shown.
+	Row bool
 	// Title explains the column on the page, Legend below the table on a terminal: "react: reaction of an isolated change".
 	Title, Legend string
 	// Differs: the column is shown only if its cells differ. Above: on a terminal, its values stand above the rows, where
@@ -87,7 +89,7 @@ func (t *Table) heading(row []Cell) bool { return len(row) == 1 && len(t.Columns
 func (c Cell) blank() bool { return (c.Text == "" || c.Text == "–") && c.Sub == "" }
 
 // on returns the table as one output shows it: without the columns of other outputs, without those that have no value,
-// and without those of Differs that do not differ. It is empty if only the first column has values.
+// and without those of Differs that do not differ. It is empty if only columns that name rows have values.
 func (t *Table) on(m Media) *Table {
 	out := t.keep(func(i int, c Column) bool {
 		if !c.On.has(m) {
@@ -103,11 +105,14 @@ func (t *Table) on(m Media) *Table {
 		}
 		return used && (!c.Differs || len(texts) > 1)
 	})
-	if len(out.Columns) == 1 && len(t.Columns) > 1 {
+	if n := len(out.Columns); n > 0 && n < len(t.Columns) && !slices.ContainsFunc(out.Columns[1:], func(c Column) bool { return !c.Row }) {
 		return &Table{}
 	}
 	return out
 }
+
+// Empty reports whether an output shows nothing of the table.
+func (t *Table) Empty(m Media) bool { return t.on(m).empty() }
 
 // keep returns the table with the columns that want keeps.
 func (t *Table) keep(want func(int, Column) bool) *Table {

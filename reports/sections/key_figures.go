@@ -17,6 +17,9 @@ func (s *Summary) KeySection() doc.Section {
 	}
 	t := s.keyTable()
 	t.Note = s.mediansText()
+	if t.Empty(doc.Page) {
+		return out
+	}
 	out.Add(doc.Block{Table: t})
 	out.Add(doc.Block{On: doc.Page, Soft: true, Note: "± is the wider half of the 95 % confidence interval, from 6 repetitions. " +
 		"Latency is network programming latency: from the time when a change was due in the cluster until the change was visible in the kernel."})
@@ -35,7 +38,7 @@ func (s *Summary) allCompared() bool {
 func (s *Summary) keyTable() *doc.Table {
 	const npl, packet = "npl: network programming latency", "1st packet: first packet to the last Service"
 	t := &doc.Table{Columns: []doc.Column{
-		{Name: "Subject"}, {Name: "Services", Numeric: true}, endpointsColumn(), {Name: "Settings", Above: true},
+		{Name: "Subject"}, {Name: "Services", Numeric: true, Row: true}, endpointsColumn(), {Name: "Settings", Above: true, Row: true},
 		{Name: "Reaction", Short: "react", Numeric: true, Title: "one isolated change, made while the subject was idle: due → visible in the kernel",
 			Legend: "react: reaction, from an isolated change until it is visible in the kernel"},
 		{Name: "Cold start", Short: "cold", Numeric: true, Title: "the subject's process starts → every Service is visible; median ± 95 % confidence"},

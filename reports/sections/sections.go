@@ -133,7 +133,7 @@ func (s *Summary) seriesColumn(name string) doc.Column {
 
 // endpointsColumn and endpointsCell show the mean number of endpoints, where cells differ in it.
 func endpointsColumn() doc.Column {
-	return doc.Column{Name: "Endpoints", On: doc.Page, Numeric: true, Differs: true, Title: "mean, per Service"}
+	return doc.Column{Name: "Endpoints", On: doc.Page, Numeric: true, Differs: true, Row: true, Title: "mean, per Service"}
 }
 
 func endpointsCell(cell records.Cell) doc.Cell {
