@@ -35,7 +35,7 @@ var mutations = []mutation{
 	{"conform: every rule counts", "bench/conform", "TestDiffSeesEveryRule"},
 	{"conform: order counts where it matters", "bench/conform", "TestDiffAndOrder"},
 	{"conform: differences that no entry predicts", "bench/conform", "TestEntriesExplainNothingElse"},
-	{"conform: text that is not understood", "bench/conform", "TestParseRefusesWhatItDoesNotKnow"},
+	{"rules: text that is not understood", "proxier/iptables/rule", "TestParseTablesErrors"},
 	{"verdicts: a rule taken away shows", "bench/verdicts", "TestPopulationMeetsRules"},
 	{"ledger: flows that go astray", "bench/traffic", "TestOldAndNew"},
 	{"ledger: flows without an answer", "bench/traffic", "TestUnanswered"},

@@ -196,6 +196,13 @@ func (r *Rule) Comment() string {
 	return ""
 }
 
+// WithoutComments returns a copy without comments.
+func (r *Rule) WithoutComments() *Rule {
+	without := *r
+	without.Matches = slices.DeleteFunc(slices.Clone(r.Matches), func(m Match) bool { return m.Kind == MatchComment })
+	return &without
+}
+
 // Equal reports whether two rules are the same, except for their counters.
 func (r *Rule) Equal(o *Rule) bool {
 	return r.IPv6 == o.IPv6 && r.Src == o.Src && r.Dst == o.Dst && r.In == o.In && r.Out == o.Out && r.Proto == o.Proto &&
