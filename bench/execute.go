@@ -99,7 +99,7 @@ type Progress struct {
 	Note string
 }
 
-// pass is one repetition of one cell with one subject.
+// slot is one repetition of one cell with one subject.
 type slot struct {
 	cell    scenarios.Cell
 	subject string // as in Subjects
@@ -107,7 +107,7 @@ type slot struct {
 	number  int // of the cell, from 0
 }
 
-// passes returns the passes of a run, cell by cell. In each cell the subjects take turns (A B A B …), so that noise of
+// slots returns the repetitions of a run, cell by cell. In each cell the subjects take turns (A B A B …), so that noise of
 // the machine affects all of them. Subjects named by targets are measured only in those cells, others in every cell.
 func slots(cells []scenarios.Cell, subjects []string, reps int) []slot {
 	var all []slot
@@ -284,7 +284,7 @@ func (o *ExecuteOptions) runAll(ctx context.Context, w *raw.RunWriter, all []slo
 	return o.runSlots(ctx, w, all, map[string]bool{}, 0, len(all))
 }
 
-// runPasses runs passes; done of total ran before. stopped has the cells and subjects that exceeded a budget: another
+// runSlots runs passes; done of total ran before. stopped has the cells and subjects that exceeded a budget: another
 // repetition would exceed it too.
 func (o *ExecuteOptions) runSlots(ctx context.Context, w *raw.RunWriter, all []slot, stopped map[string]bool, done, total int) error {
 	for i, p := range all {
@@ -320,7 +320,7 @@ func (o *ExecuteOptions) cellName(c scenarios.Cell) string {
 	return strings.Join(parts, " ")
 }
 
-// runPass starts a worker and reads its messages.
+// runSlot starts a worker and reads its messages.
 func (o *ExecuteOptions) runSlot(ctx context.Context, w *raw.RunWriter, p slot, progress Progress) (exceeded bool, err error) {
 	assignment := pass.Assignment{
 		Scenario: p.cell.Scenario, Params: p.cell.Params, Subject: p.subject, Rep: p.rep,

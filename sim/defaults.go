@@ -70,7 +70,7 @@ func defaultAffinity(spec *corev1.ServiceSpec) {
 	}
 }
 
-// externallyReachable reports whether a Service has an externalTrafficPolicy: clients outside of the cluster can reach
+// ExternallyReachable reports whether a Service has an externalTrafficPolicy: clients outside of the cluster can reach
 // it through a proxy.
 func ExternallyReachable(service *corev1.Service) bool {
 	switch service.Spec.Type {

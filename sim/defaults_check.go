@@ -31,7 +31,7 @@ const (
 	maxAffinityTimeout   = 86400 // seconds, one day
 )
 
-// checkService lists what is wrong with a Service that has its defaults.
+// CheckService lists what is wrong with a Service that has its defaults.
 func CheckService(service *corev1.Service, l *Legacy) field.ErrorList {
 	spec, path := &service.Spec, field.NewPath("spec")
 	errs := CheckMeta(&service.ObjectMeta, validation.IsDNS1123Label)
@@ -231,14 +231,14 @@ func checkServicePolicies(service *corev1.Service, path *field.Path) field.Error
 	return errs
 }
 
-// needsHealthCheck reports whether nodes answer a load balancer's health check for this Service: has the node a local
+// NeedsHealthCheck reports whether nodes answer a load balancer's health check for this Service: has the node a local
 // endpoint?
 func NeedsHealthCheck(spec *corev1.ServiceSpec) bool {
 	return spec.Type == corev1.ServiceTypeLoadBalancer &&
 		spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 }
 
-// checkEndpointSlice lists what is wrong with an EndpointSlice that has its defaults.
+// CheckEndpointSlice lists what is wrong with an EndpointSlice that has its defaults.
 func CheckEndpointSlice(slice *discoveryv1.EndpointSlice, l *Legacy) field.ErrorList {
 	errs := CheckMeta(&slice.ObjectMeta, validation.IsDNS1123Subdomain)
 	errs = append(errs, OneOf(field.NewPath("addressType"), slice.AddressType, []discoveryv1.AddressType{
@@ -299,7 +299,7 @@ func checkEndpoint(slice *discoveryv1.EndpointSlice, endpoint *discoveryv1.Endpo
 	return errs
 }
 
-// checkNode lists what is wrong with a Node.
+// CheckNode lists what is wrong with a Node.
 func CheckNode(node *corev1.Node, l *Legacy) field.ErrorList {
 	errs := CheckMeta(&node.ObjectMeta, validation.IsDNS1123Subdomain)
 	for i, address := range node.Status.Addresses {

@@ -46,7 +46,7 @@ func fromServer(object metav1.Object) bool {
 	return object.GetUID() != "" || object.GetResourceVersion() != "" || !created.IsZero()
 }
 
-// legacy collects the addresses of one object that an API server refuses in new objects. A nil legacy refuses them.
+// Legacy collects the addresses of one object that an API server refuses in new objects. A nil legacy refuses them.
 type Legacy struct{ Notes []string }
 
 func LegacyOf(object metav1.Object) *Legacy {
@@ -70,7 +70,7 @@ func (l *Legacy) checkIP(path *field.Path, text string) field.ErrorList {
 	return nil
 }
 
-// checkReachableIP refuses what the API refuses for endpoints and externalIPs: addresses with a meaning only on their
+// CheckReachableIP refuses what the API refuses for endpoints and externalIPs: addresses with a meaning only on their
 // own machine or link.
 func (l *Legacy) CheckReachableIP(path *field.Path, text string) field.ErrorList {
 	if errs := l.checkIP(path, text); len(errs) > 0 {

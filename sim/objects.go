@@ -18,7 +18,7 @@ type Objects struct {
 	Nodes    []*corev1.Node
 }
 
-// sort puts every list into the documented order.
+// Sort puts every list into the documented order.
 func (o *Objects) Sort() {
 	SortByName(o.Services)
 	SortByName(o.Slices)
@@ -34,7 +34,7 @@ func SortByName[T metav1.Object](objects []T) {
 	})
 }
 
-// objectName names an object as messages do: "service default/ngx-svc".
+// ObjectName names an object as messages do: "service default/ngx-svc".
 func ObjectName(kind string, object metav1.Object) string {
 	return NameOf(kind, object.GetNamespace(), object.GetName())
 }

@@ -36,12 +36,12 @@ type Change struct {
 // Trace is a list of changes to a cluster, sorted by Due. Changes with equal Due happen in the order of the list.
 type Trace []Change
 
-// add appends a change.
+// Add appends a change.
 func (t *Trace) Add(due time.Duration, op Op, object runtime.Object) {
 	*t = append(*t, Change{Due: due, Op: op, Object: object})
 }
 
-// versionOf returns an object's resource version; 0 when there is none.
+// VersionOf returns an object's resource version; 0 when there is none.
 func VersionOf(o metav1.Object) int64 {
 	v, err := strconv.ParseInt(o.GetResourceVersion(), 10, 64)
 	if err != nil {
@@ -50,7 +50,7 @@ func VersionOf(o metav1.Object) int64 {
 	return v
 }
 
-// shallowCopy copies an object's own fields; what they point to stays shared.
+// ShallowCopy copies an object's own fields; what they point to stays shared.
 func ShallowCopy(o runtime.Object) (runtime.Object, error) {
 	switch o := o.(type) {
 	case *corev1.Service:
@@ -87,7 +87,7 @@ func ResourceOf(o runtime.Object) schema.GroupVersionResource {
 	}
 }
 
-// kindAndName names an object in errors: "service ns/name".
+// KindAndName names an object in errors: "service ns/name".
 func KindAndName(o runtime.Object) string {
 	m, err := meta.Accessor(o)
 	if err != nil {

@@ -54,7 +54,7 @@ func (r *Checks) needed() bool {
 	return slices.ContainsFunc(r.Scenario.Steps, func(s scenarios.Step) bool { return s.Check != nil })
 }
 
-// PlantSentinels writes rules and flows that the subject must not change, and starts watchRestores. It does so once,
+// Starting writes rules and flows that the subject must not change, and starts watchRestores. It does so once,
 // before the subject starts first.
 func (r *Checks) Starting(ctx context.Context) (err error) {
 	if r.planted != nil || !r.needed() {
@@ -66,7 +66,7 @@ func (r *Checks) Starting(ctx context.Context) (err error) {
 	return r.watchRestores()
 }
 
-// SentinelsLost restores the sentinels of a table that the lab itself has flushed: nat, filter, mangle or all.
+// TableEmptied restores the sentinels of a table that the lab itself has flushed: nat, filter, mangle or all.
 func (r *Checks) TableEmptied(ctx context.Context, table string) error {
 	if r.planted == nil || r.Variant == "" {
 		return nil

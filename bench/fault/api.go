@@ -79,7 +79,7 @@ func (r *Faults) breakAPI(ctx context.Context, f *scenarios.Fault, name string) 
 	return nil
 }
 
-// BeginAPIFaults begins the faults that came before the subject. The time of lasting faults starts now.
+// Opened begins the faults that came before the subject. The time of lasting faults starts now.
 func (r *Faults) Opened(ctx context.Context) error {
 	awaiting := r.api.awaiting
 	r.api.awaiting = nil

@@ -13,7 +13,7 @@ import (
 	"synclab/proxier"
 )
 
-// GiveUp records that the open faults were not repaired within a time.
+// RecordUnrepaired records that the open faults were not repaired within a time.
 func (r *Faults) RecordUnrepaired(within time.Duration, lacks error) {
 	text := fmt.Sprintf("not repaired within %v", within)
 	now := r.Clock.Now()
@@ -31,7 +31,7 @@ func (r *Faults) RecordUnrepaired(within time.Duration, lacks error) {
 	r.Messages.Send(pass.Message{Note: fmt.Sprintf("%s; the subject restarts on an empty ruleset: %v", text, lacks)})
 }
 
-// RestoreOrder clears all faults and restarts the subject on an empty ruleset, so that the next fault starts from a
+// Reset clears all faults and restarts the subject on an empty ruleset, so that the next fault starts from a
 // converged state.
 func (r *Faults) Reset(ctx context.Context, within time.Duration) error {
 	if err := r.clear(ctx); err != nil {
@@ -77,7 +77,7 @@ func (r *Faults) empty(ctx context.Context, family corev1.IPFamily) error {
 	return r.flush(ctx, family, "all")
 }
 
-// EndFaults clears all faults of a repetition and ends their followers.
+// End clears all faults of a repetition and ends their followers.
 func (r *Faults) End(ctx context.Context) error {
 	err := r.clear(context.WithoutCancel(ctx))
 	for _, d := range r.open() {

@@ -233,7 +233,7 @@ func (r *Faults) Awaited() {
 	}
 }
 
-// Waited records how long a change took that became visible.
+// Visible records how long a change took that became visible.
 func (r *Faults) Visible(s visible.VisibleChange) {
 	for _, d := range r.open() {
 		d.mu.Lock()
@@ -368,7 +368,7 @@ func (d *activeFault) still() string {
 	return d.fault + ": the changes that it delayed are not visible yet"
 }
 
-// SettledFaults records the repair of faults that show in changes: all these changes have arrived by now.
+// Settled records the repair of faults that show in changes: all these changes have arrived by now.
 func (r *Faults) Settled() {
 	for _, d := range r.open() {
 		d.endStruck()

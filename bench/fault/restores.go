@@ -224,7 +224,7 @@ func (r *Faults) hold(d *activeFault, span time.Duration, end func() error) {
 	}()
 }
 
-// heal clears all active and injected faults.
+// clear clears all active and injected faults.
 func (r *Faults) clear(ctx context.Context) error {
 	r.mu.Lock()
 	holds := r.holds

@@ -171,7 +171,7 @@ func (r *Flows) endTraffic() error {
 	return err
 }
 
-// ClosePods ends the stream and the pods.
+// Close ends the stream and the pods.
 func (r *Flows) Close() error {
 	err := r.endTraffic()
 	if r.pods != nil {

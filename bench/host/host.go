@@ -41,7 +41,7 @@ type Host struct {
 	ToolStarted func(*os.Process)
 }
 
-// running is the subject while it runs. inProcess is the lab's own proxier on the fake clientset's informers. outside is
+// Subject is the subject while it runs. inProcess is the lab's own proxier on the fake clientset's informers. processSubject is
 // any proxier in a separate process, fed by the fake API server. The same watcher of the kernel observes both.
 type Subject interface {
 	// stop ends the subject and leaves its rules in place.
@@ -153,7 +153,7 @@ func (r *Host) EndWork() {
 	r.Work = work{}
 }
 
-// Cpu returns the CPU time of all subjects so far, without the shim's. It is 0 where it cannot be separated from the
+// CPU returns the CPU time of all subjects so far, without the shim's. It is 0 where it cannot be separated from the
 // lab's.
 func (r *Host) CPU() time.Duration {
 	total := r.spent

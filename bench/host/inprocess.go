@@ -101,7 +101,7 @@ func (r *Host) awaitTool(p *os.Process) {
 
 func (s *inProcess) stop() error { s.cancel(); return <-s.done }
 
-// inSync waits until every change is visible in the kernel, the handlers have seen all changes, and nothing is pending.
+// InSync waits until every change is visible in the kernel, the handlers have seen all changes, and nothing is pending.
 func (s *inProcess) InSync(ctx context.Context) error {
 	services, slices := s.Cluster.Version(&corev1.Service{}), s.Cluster.Version(&discoveryv1.EndpointSlice{})
 	return s.converged(ctx, func(ctx context.Context) error {

@@ -22,7 +22,7 @@ import (
 	"synclab/sim/front"
 )
 
-// outside is a subject in a separate process. It lists and watches the fake API server like a real API server, and runs its
+// processSubject is a subject in a separate process. It lists and watches the fake API server like a real API server, and runs its
 // tools through the shim. The kernel, its tools and its metrics show what it does.
 type processSubject struct {
 	*Host
@@ -57,7 +57,7 @@ func (c *coldStart) seen() bool {
 	return c.recorded
 }
 
-// startOutside starts the subject's process. Before the first process, it opens the harness.
+// startProcess starts the subject's process. Before the first process, it opens the harness.
 func (r *Host) startProcess(ctx context.Context) (Subject, error) {
 	first := r.Harness == nil
 	if first {
@@ -304,7 +304,7 @@ func (s *processSubject) peakRSS() (uint64, error) {
 
 func (s *processSubject) Aside(do func() error) error { return do() }
 
-// count records the subject's rules in the kernel.
+// Count records the subject's rules in the kernel.
 func (s *processSubject) Count() error {
 	if s.About.Backend != "" {
 		return s.countTables()

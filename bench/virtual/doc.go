@@ -5,7 +5,7 @@
 // The way of the data:
 //
 //  1. A seed determines a Setting (backend, layout, variant, families, pace) and a script. The script is a list of
-//     Actions, each some time after the previous one: changes of the cluster (sim.World or sim.RandomCluster), faults,
+//     Actions, each some time after the previous one: changes of the cluster (sim/world or sim/random), faults,
 //     and checks. An Action's effect may depend on the current state (it deletes the k-th existing chain), but its time
 //     does not. So a script can be replayed without some of its Actions.
 //  2. A soak runs the script. The cluster is a sim.Cluster whose informers feed a proxier.Proxier. Each family has a

@@ -25,7 +25,7 @@ type Setting struct {
 	Layout   iptables.Layout
 	Flat     bool // the kernel has match bpf
 	Families []corev1.IPFamily
-	// World: the cluster is realistic (sim.World). Otherwise it is a sim.RandomCluster, with any valid objects.
+	// World: the cluster is realistic (sim/world). Otherwise it is one of sim/random, with any valid objects.
 	World    bool
 	Services int
 	Policy   runner.Policy

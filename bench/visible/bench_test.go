@@ -24,29 +24,29 @@ import (
 	"synclab/sim/world"
 )
 
-// BenchmarkDialect measures the cost of watching, by dialect and size of the ruleset. Poll runs a thousand times a
+// BenchmarkRulesetReader measures the cost of watching, by dialect and size of the ruleset. Poll runs a thousand times a
 // second while anything is pending. Snapshot starts each read after a commit (in variant legacy it copies the table). Port
 // is one lookup in it. Shared is the extra cost of the first Dispatched of a Snapshot. Installing 10,000 Services takes up
 // to half a minute on an idle machine.
-func BenchmarkDialect(b *testing.B) {
+func BenchmarkRulesetReader(b *testing.B) {
 	for _, name := range []string{IptablesLegacy, IptablesNft, Nftables} {
 		b.Run(fmt.Sprintf("dialect=%s/services=%d/endpoints=10", name, *servicesFlag), func(b *testing.B) {
 			netns.Fresh(b)
 			objects := clusterOf(b, *servicesFlag)
 			install(b, name, objects)
-			d, err := NewDialect(name, bothFamilies[:1])
+			d, err := NewRulesetReader(name, bothFamilies[:1])
 			if err != nil {
 				b.Fatal(err)
 			}
 			defer d.Close()
-			benchmarkDialect(b, d, objects)
+			benchmarkRulesetReader(b, d, objects)
 		})
 	}
 }
 
-var servicesFlag = flag.Int("services", 1000, "Services of BenchmarkDialect")
+var servicesFlag = flag.Int("services", 1000, "Services of BenchmarkRulesetReader")
 
-func benchmarkDialect(b *testing.B, d RulesetReader, objects *sim.Objects) {
+func benchmarkRulesetReader(b *testing.B, d RulesetReader, objects *sim.Objects) {
 	measure(b, "Poll", func(int) error {
 		_, err := d.Generation()
 		return err

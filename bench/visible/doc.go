@@ -8,7 +8,7 @@
 //     it ends: a state that was superseded before a sync never shows.
 //  3. While changes are pending, a cheap number (look.go) that moves with each commit is polled. Once it has moved, the pending
 //     ports are read. A state is visible from the moment when the number was seen to have moved: step proposes the
-//     moment, lookAt renews it if the number moves again, momentOf bounds it. So
+//     moment, lookAt renews it if the number moves again, momentOf bounds it (all in look.go). So
 //     VisibleChanges are late by at most one poll period. It is a fiftieth of the oldest change's waiting time, between some 70 µs and a
 //     millisecond.
 //  4. One goroutine reports VisibleChanges. Wait, Recheck and Quiet let steps of a scenario wait for the kernel. Installed

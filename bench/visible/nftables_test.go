@@ -33,7 +33,7 @@ func TestKubeProxysNftables(t *testing.T) {
 			t.Fatalf("nft %v: %v\n%s", args, err, out)
 		}
 	}
-	d, err := NewDialect("", bothFamilies)
+	d, err := NewRulesetReader("", bothFamilies)
 	if err != nil {
 		t.Fatal(err)
 	}

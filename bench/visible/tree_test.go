@@ -62,7 +62,7 @@ func staged(t *testing.T, variant iptables.Variant, dialect string, family corev
 	slices.Sort(want)
 	lines += fmt.Sprintf("-N KUBE-TREE-A\n-N KUBE-TREE-B\n-A KUBE-TREE-A -d %[1]s -j KUBE-TREE-B\n-A KUBE-TREE-B -d %[1]s -j %[2]s\n", address, own.Cluster)
 
-	d, err := NewDialect(dialect, []corev1.IPFamily{family})
+	d, err := NewRulesetReader(dialect, []corev1.IPFamily{family})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -130,7 +130,7 @@ func newWatcher(opts Options) (*Watcher, error) {
 	}
 	if w.dialect == nil {
 		var err error
-		if w.dialect, err = NewDialect(opts.RulesetReader, opts.Families); err != nil {
+		if w.dialect, err = NewRulesetReader(opts.RulesetReader, opts.Families); err != nil {
 			return nil, err
 		}
 	}

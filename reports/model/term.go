@@ -150,7 +150,7 @@ func fitTerm(points []Point, at []size, tried []Form, rng *rand.Rand) (t Term, s
 	return t, s, true
 }
 
-// rivalWeight returns the weight of a formula by its score and that of the chosen one. Alternatives below leastWeight
+// alternativeWeight returns the weight of a formula by its score and that of the chosen one. Alternatives below leastWeight
 // are dropped.
 func alternativeWeight(score, chosen float64) float64 {
 	return min(1, math.Exp(-(score-chosen)/(0.3*chosen+0.004)))

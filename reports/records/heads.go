@@ -191,7 +191,7 @@ func SettingsTail(settings string) string {
 	return " (" + settings + ")"
 }
 
-// faultNames lists the faults that started in a cell.
+// FaultsIn lists the faults that started in a cell.
 func FaultsIn(c *Samples) []string {
 	var out []string
 	for _, r := range c.Records {

@@ -40,18 +40,18 @@ type Capacity struct {
 	Settings string  `json:"settings,omitempty"`
 	Clause   string  `json:"clause"` // "full sync", "network programming latency p99", "first packet", or "all"
 	Limit    float64 `json:"limit,omitempty"`
-	// Holds is the largest size up to which every measured size meets the SLO; 0: none.
+	// MetUpTo is the largest size up to which every measured size meets the SLO; 0: none.
 	MetUpTo int `json:"met_up_to"`
-	// Breaks is the first measured size that violates the SLO; 0: none.
+	// ViolatedAt is the first measured size that violates the SLO; 0: none.
 	ViolatedAt int `json:"violated_at"`
-	// Unclear are measured sizes above Holds and below Breaks whose intervals contain the limit.
+	// Unclear are measured sizes above MetUpTo and below ViolatedAt whose intervals contain the limit.
 	Unclear []int `json:"unclear,omitempty"`
 	// Observed: some size has no interval, so the verdict uses the observed values.
 	Observed bool `json:"observed,omitempty"`
-	// AtHolds and AtBreaks are the measured values at these sizes.
+	// ValueAtMet and ValueAtViolated are the measured values at these sizes.
 	ValueAtMet      *float64 `json:"value_at_met,omitempty"`
 	ValueAtViolated *float64 `json:"value_at_violated,omitempty"`
-	// Stopped: the subject was stopped at Breaks, and AtBreaks is the time that it had used.
+	// Stopped: the subject was stopped at ViolatedAt, and ValueAtViolated is the time that it had used.
 	Stopped bool   `json:"stopped,omitempty"`
 	Sizes   []int  `json:"sizes"` // measured
 	Verdict string `json:"verdict"`

@@ -1,4 +1,5 @@
-// Command words searches the project's code, comments, messages and documents for words that make texts hard to read.
+// Command words searches the project's code, comments, messages and documents for words that make texts hard to read, and
+// for comments that begin with an old name of what they describe.
 //
 //	go run ./scripts/words [FOLDER]
 //
@@ -71,6 +72,17 @@ func check(folder string, out io.Writer) (found int, err error) {
 			return found, err
 		}
 		found += n
+		if filepath.Ext(name) != ".go" || errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		old, err := oldNames(filepath.Join(folder, name))
+		if err != nil {
+			return found, err
+		}
+		for _, line := range old {
+			fmt.Fprintln(out, line)
+		}
+		found += len(old)
 	}
 	return found, nil
 }

@@ -57,7 +57,7 @@ func (b Bursts) Source(seed uint64) (Source, error) {
 	})
 }
 
-// Rollouts are rolling updates in waves, as sim.World.Rollout plans them. At the start of a wave the surge's new pods
+// Rollouts are rolling updates in waves, as sim/world plans them. At the start of a wave the surge's new pods
 // are ready. A third of the interval later as many old ones terminate; at two thirds they are gone.
 type Rollouts struct {
 	Population

@@ -53,7 +53,7 @@ func words(seed uint64, name string) (uint64, uint64) {
 
 const hexDigits = "0123456789abcdef"
 
-// uidOf returns the UID of the object of that name: a version-4 UUID.
+// UIDOf returns the UID of the object of that name: a version-4 UUID.
 func UIDOf(seed uint64, name string) types.UID {
 	high, low := words(seed, name)
 	high = high&^0xf000 | 0x4000

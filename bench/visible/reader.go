@@ -71,8 +71,8 @@ type Snapshot interface {
 	Close()
 }
 
-// NewDialect opens a dialect by name. An empty name selects the dialect whose rules are found in the kernel first.
-func NewDialect(name string, families []corev1.IPFamily) (RulesetReader, error) {
+// NewRulesetReader opens a reader by name. An empty name selects the one whose rules are found in the kernel first.
+func NewRulesetReader(name string, families []corev1.IPFamily) (RulesetReader, error) {
 	switch name {
 	case IptablesLegacy:
 		return newLegacy(families)
