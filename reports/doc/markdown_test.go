@@ -58,8 +58,8 @@ after
 
 // TestMarkdownSpread: ± is explained below each table that has it.
 func TestMarkdownSpread(t *testing.T) {
-	with := &Table{Note: "Medians.", Columns: []Column{{Name: "n"}}, Rows: [][]Cell{{Text("1 s ± 2 %")}}}
-	without := &Table{Note: "Medians.", Columns: []Column{{Name: "n"}}, Rows: [][]Cell{{Text("1 s")}}}
+	with := &Table{Intervals: true, Note: "Medians.", Columns: []Column{{Name: "n"}}, Rows: [][]Cell{{Text("1 s ± 2 %")}}}
+	without := &Table{Note: "Medians.", Columns: []Column{{Name: "n"}}, Rows: [][]Cell{{Text("1 s ±2%")}}} // another meaning
 	contains(t, markdown(t, Block{Table: with}), "\nMedians. "+spreadLegend+".\n")
 	lacks(t, markdown(t, Block{Table: without}), spreadLegend)
 }

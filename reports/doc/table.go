@@ -14,6 +14,8 @@ type Table struct {
 	Note    string // below the table
 	Columns []Column
 	Rows    [][]Cell
+	// Intervals: ± in cells is the wider half of the 95 % confidence interval. A note explains it.
+	Intervals bool
 }
 
 // Column describes the cells below its name. On a terminal, the name is Short, or Name with a small first letter.
@@ -116,7 +118,7 @@ func (t *Table) Empty(m Media) bool { return t.on(m).empty() }
 
 // keep returns the table with the columns that want keeps.
 func (t *Table) keep(want func(int, Column) bool) *Table {
-	out := &Table{Title: t.Title, Note: t.Note}
+	out := &Table{Title: t.Title, Note: t.Note, Intervals: t.Intervals}
 	var kept []int
 	for i, c := range t.Columns {
 		if want(i, c) {
@@ -167,7 +169,7 @@ const spreadLegend = "±: the wider half of the 95 % confidence interval"
 
 // spreads reports whether a cell shows an interval as ±.
 func (t *Table) spreads() bool {
-	return slices.ContainsFunc(t.Rows, func(row []Cell) bool {
+	return t.Intervals && slices.ContainsFunc(t.Rows, func(row []Cell) bool {
 		return slices.ContainsFunc(row, func(c Cell) bool { return strings.Contains(c.Text, "±") })
 	})
 }

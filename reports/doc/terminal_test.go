@@ -242,7 +242,7 @@ Same.
 // TestSpread: ± is short on a terminal, and explained if it is there.
 func TestSpread(t *testing.T) {
 	table := func(name string) *Table {
-		return &Table{Columns: []Column{{Name: "name"}, {Name: "sync", Legend: "sync: a full one"}}, Rows: [][]Cell{{Text(name), {Text: "1.50 s ±\u00a04\u00a0%", Narrow: "1.50 s"}}}}
+		return &Table{Intervals: true, Columns: []Column{{Name: "name"}, {Name: "sync", Legend: "sync: a full one"}}, Rows: [][]Cell{{Text(name), {Text: "1.50 s ±\u00a04\u00a0%", Narrow: "1.50 s"}}}}
 	}
 	same(t, terminal(t, Block{Table: table("a")}), `
 

@@ -78,7 +78,7 @@ var figureLegends = map[string]string{
 
 // SidesTable has the figures of each side, and below each its ratio to the nearest baseline.
 func (s *Summary) SidesTable(c *comparison.CellComparison) *doc.Table {
-	t := &doc.Table{Columns: []doc.Column{{Name: "Subject"}, {Name: "Baseline", On: doc.Markdown}}}
+	t := &doc.Table{Intervals: true, Columns: []doc.Column{{Name: "Subject"}, {Name: "Baseline", On: doc.Markdown}}}
 	for _, text := range comparison.FigureTexts {
 		column := doc.Column{Name: text.Column(), Short: text.Short, Numeric: true, Title: text.Title, On: doc.Page, Legend: figureLegends[text.Name], Spare: spareFigures[text.Name]}
 		if slices.Contains(ShortFigures, text.Name) {

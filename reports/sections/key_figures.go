@@ -37,7 +37,7 @@ func (s *Summary) allCompared() bool {
 // keyTable has a row for each series in each cell.
 func (s *Summary) keyTable() *doc.Table {
 	const npl, packet = "npl: network programming latency", "1st packet: first packet to the last Service"
-	t := &doc.Table{Columns: []doc.Column{
+	t := &doc.Table{Intervals: true, Columns: []doc.Column{
 		{Name: "Subject"}, {Name: "Services", Numeric: true, Row: true}, endpointsColumn(), {Name: "Settings", Above: true, Row: true},
 		{Name: "Reaction", Short: "react", Numeric: true, Title: "one isolated change, made while the subject was idle: due → visible in the kernel",
 			Legend: "react: reaction, from an isolated change until it is visible in the kernel"},
