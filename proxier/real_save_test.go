@@ -42,7 +42,7 @@ func realSave(t *testing.T, variant iptables.Variant, family corev1.IPFamily) []
 func TestRealSave(t *testing.T) {
 	eachSubjectInKernel(t, func(t *testing.T, family corev1.IPFamily, w subject, start func(func(*Options)) *engine) {
 		if w.backend != Iptables {
-			t.Skip("no iptables")
+			return // nothing that iptables-save prints
 		}
 		c := newRandomCluster(seeds.Of(t), family)
 		e := start(func(o *Options) { o.Machine.Accounting = true })
