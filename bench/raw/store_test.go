@@ -124,7 +124,7 @@ func TestSweepRunsLeavesStrangersAlone(t *testing.T) {
 		os.Mkdir(device, 0o755), os.Symlink("/dev/zero", filepath.Join(device, RunFile))); err != nil {
 		t.Fatal(err)
 	}
-	if !netns.InUserNamespace() { // a user namespace has one user only
+	if os.Geteuid() == 0 && !netns.InUserNamespace() { // elsewhere there is one user only
 		if err := os.Chown(killed("strangers"), 65534, 65534); err != nil {
 			t.Fatal(err)
 		}
