@@ -145,17 +145,6 @@ func (t *Table) empty() bool {
 	return len(t.Columns) == 0 || !slices.ContainsFunc(t.Rows, func(row []Cell) bool { return !t.heading(row) })
 }
 
-// legends are the explanations of the table's columns, each once.
-func (t *Table) legends() []string {
-	var out []string
-	for _, c := range t.Columns {
-		if c.Legend != "" && !slices.Contains(out, c.Legend) {
-			out = append(out, c.Legend)
-		}
-	}
-	return out
-}
-
 // short is the column's name on a terminal.
 func (c Column) short() string {
 	if c.Short != "" {

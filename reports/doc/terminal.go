@@ -33,17 +33,22 @@ func (s Section) text(b *strings.Builder) {
 	if first := blocks[0]; s.Title != "" && !first.Warn && first.Heading == "" && (first.Note != "" || first.title(Terminal) == "") {
 		b.WriteString("\n" + Wrap(s.Title, Width, "  ") + "\n")
 	}
+	tables, tails := make([]string, len(blocks)), make([]string, len(blocks))
 	for i, block := range blocks {
-		again := slices.ContainsFunc(blocks[i+1:], func(later Block) bool {
-			return block.Table != nil && later.Table != nil && later.Table.tail() == block.Table.tail()
-		})
-		block.text(b, !again)
+		if block.Table != nil {
+			tables[i], tails[i] = block.Table.text()
+		}
+	}
+	for i, block := range blocks {
+		if slices.Contains(tails[i+1:], tails[i]) {
+			tails[i] = "" // of several tables with the same explanation, the last one has it
+		}
+		block.text(b, tables[i]+tails[i])
 	}
 }
 
-// text writes a block; explained: with what explains its table. Of several tables with the same explanation, the last
-// one has it.
-func (block Block) text(b *strings.Builder, explained bool) {
+// text writes a block with the text of its table.
+func (block Block) text(b *strings.Builder, table string) {
 	line := func(text, indent string) { b.WriteString(Wrap(text, Width, indent) + "\n") }
 	if block.Heading != "" {
 		b.WriteString("\n")
@@ -53,12 +58,7 @@ func (block Block) text(b *strings.Builder, explained bool) {
 		b.WriteString("\n")
 		line(block.Note, "  ")
 	}
-	if block.Table != nil {
-		block.Table.text(b)
-		if explained {
-			b.WriteString(block.Table.tail())
-		}
-	}
+	b.WriteString(table)
 	if len(block.Facts)+len(block.List) > 0 {
 		b.WriteString("\n")
 	}
@@ -77,17 +77,22 @@ func (block Block) text(b *strings.Builder, explained bool) {
 	}
 }
 
-// text writes the table with its title.
-func (t *Table) text(b *strings.Builder) {
+// text returns the table with its title, and what explains it: the legends of its columns and its note.
+func (t *Table) text() (table, tail string) {
 	shown := t.on(Terminal).headed()
 	if shown.empty() {
-		return
+		return "", ""
 	}
+	parts, short := fitting(shown)
+	return t.body(parts, short), t.tail(parts)
+}
+
+func (t *Table) body(parts []*Table, short bool) string {
+	var b strings.Builder
 	b.WriteString("\n")
 	if t.Title != "" {
 		b.WriteString(Wrap(t.Title, Width, "  ") + "\n\n")
 	}
-	parts, short := fitting(shown)
 	for i, part := range parts {
 		if i > 0 {
 			b.WriteString("\n")
@@ -95,23 +100,18 @@ func (t *Table) text(b *strings.Builder) {
 		if group := part.Columns[len(part.Columns)-1].Group; group != "" && short {
 			b.WriteString(group + "\n")
 		}
-		part.write(b)
+		part.write(&b)
 	}
+	return b.String()
 }
 
-// tail explains the table's columns, and has its note.
-func (t *Table) tail() string {
-	shown := t.on(Terminal).headed()
-	if shown.empty() {
-		return ""
-	}
-	parts, _ := fitting(shown)
+func (t *Table) tail(parts []*Table) string {
 	var b strings.Builder
 	var legends []string
 	for _, part := range parts {
-		for _, legend := range part.legends() {
-			if !slices.Contains(legends, legend) {
-				legends = append(legends, legend)
+		for _, c := range part.Columns {
+			if c.Legend != "" && !slices.Contains(legends, c.Legend) {
+				legends = append(legends, c.Legend)
 			}
 		}
 	}

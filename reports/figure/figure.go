@@ -327,7 +327,6 @@ func RoundStep(v float64) float64 {
 
 func TickSeconds(v float64) string { return doc.TrimTick(doc.Format(RoundTick(v), "s")) }
 func TickCount(v float64) string   { return doc.TrimTick(doc.Format(RoundTick(v), "count")) }
-func tickShare(v float64) string   { return fmt.Sprintf("%.0f %%", 100*v) }
 
 // RoundTick removes the rounding error of i × step.
 func RoundTick(v float64) float64 {

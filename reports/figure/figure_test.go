@@ -1,6 +1,7 @@
 package figure
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -15,7 +16,9 @@ func TestAxisTicks(t *testing.T) {
 		min, max float64
 		want     []string
 	}{
-		{"shares", func(a *plot.Axis) { LinearAxis(a, true, tickShare) }, 0, 1, []string{"0 %", "20 %", "40 %", "60 %", "80 %", "100 %"}},
+		{"shares", func(a *plot.Axis) {
+			LinearAxis(a, true, func(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) })
+		}, 0, 1, []string{"0 %", "20 %", "40 %", "60 %", "80 %", "100 %"}},
 		{"around zero", func(a *plot.Axis) { LinearAxis(a, false, TickCount) }, -2.1, 2.1, []string{"-2", "-1", "0", "1", "2"}},
 		{"one or none", CountAxis, 0, 1.08, []string{"0", "1"}},
 		{"a few", CountAxis, 0, 4.32, []string{"0", "1", "2", "3", "4"}},

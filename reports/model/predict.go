@@ -43,11 +43,6 @@ func (s *Subject) Predict(q Query) (Prediction, error) {
 	return s.predict(q, s.confidence, valuesOfCell, true)
 }
 
-// PredictAt returns a prediction with another confidence, 0 to 1.
-func (s *Subject) PredictAt(q Query, confidence float64) (Prediction, error) {
-	return s.predict(q, confidence, valuesOfCell, true)
-}
-
 func (q *Query) fill() {
 	if q.Quantity == "" {
 		q.Quantity = Total
