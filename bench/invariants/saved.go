@@ -104,5 +104,5 @@ func (s Saved) Clone() Saved {
 
 // Compile prepares the proxier's own rules for the ruleset evaluator.
 func (s Saved) Compile(family corev1.IPFamily) (*walk.Rules, error) {
-	return walk.ParseIptables(family, rule.Tables(s.own()).Append(nil))
+	return walk.CompileIptables(family, rule.Tables(s.own()))
 }

@@ -1,121 +1,84 @@
 package walk
 
 import (
-	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
-	"math"
-	"net/netip"
+	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"synclab/proxier/iptables/rule"
 )
 
-type iptablesTable struct {
-	name     string
-	priority map[string]int // by built-in chain
-}
-
 // The iptables tables that a proxier writes, with their priorities in the hooks of their built-in chains.
-var iptablesTables = []iptablesTable{
-	{"mangle", map[string]int{"PREROUTING": -150, "INPUT": -150, "FORWARD": -150, "OUTPUT": -150, "POSTROUTING": -150}},
-	{"nat", map[string]int{"PREROUTING": -100, "OUTPUT": -100, "INPUT": 100, "POSTROUTING": 100}},
-	{"filter", map[string]int{"INPUT": 0, "FORWARD": 0, "OUTPUT": 0}},
+var iptablesTables = map[string]map[string]int{
+	"mangle": {"PREROUTING": -150, "INPUT": -150, "FORWARD": -150, "OUTPUT": -150, "POSTROUTING": -150},
+	"nat":    {"PREROUTING": -100, "OUTPUT": -100, "INPUT": 100, "POSTROUTING": 100},
+	"filter": {"INPUT": 0, "FORWARD": 0, "OUTPUT": 0},
 }
 
-// iptablesCompiler compiles text to Rules.
+// iptablesCompiler compiles typed rules to Rules.
 type iptablesCompiler struct {
 	rules  *Rules
-	chains []iptablesRules // the rules of rules.chains
-	table  string
-	tables map[string]map[string]int32 // chains by table and name
-	lists  map[string]int32            // of xt_recent
-	// policies that are not ACCEPT, by table and chain.
-	dropping map[[2]string]bool
-	// pending are jumps whose chain is not known before the end of the table.
-	pending []pendingJump
-}
-
-type pendingJump struct {
-	from   int32
-	rule   int
-	target string
-	line   int
+	chains map[string]int32 // of the table that is compiled, by name
+	lists  map[string]int32 // of xt_recent
 }
 
 // ParseIptables compiles the output of iptables-save, of either variant, with counters or without. It also compiles the
 // output of iptables.Model.Save, and a payload of iptables-restore that begins with empty tables. Errors name the line
-// and the rule.
+// or the table, and the rule.
 func ParseIptables(family corev1.IPFamily, text []byte) (*Rules, error) {
-	c := &iptablesCompiler{
-		rules:  &Rules{ipv4: family == corev1.IPv4Protocol},
-		tables: map[string]map[string]int32{}, lists: map[string]int32{}, dropping: map[[2]string]bool{},
+	tables, err := rule.ParseTables(family, text)
+	if err != nil {
+		return nil, err
 	}
-	number := 0
-	for line := range bytes.Lines(text) {
-		number++
-		if err := c.line(strings.TrimSpace(string(line)), number); err != nil {
-			return nil, fmt.Errorf("line %d: %w: %q", number, err, bytes.TrimSpace(line))
+	return CompileIptables(family, tables)
+}
+
+// CompileIptables compiles the tables of a family. Errors name the table and the rule.
+func CompileIptables(family corev1.IPFamily, tables rule.Tables) (*Rules, error) {
+	c := &iptablesCompiler{rules: &Rules{ipv4: family == corev1.IPv4Protocol}, lists: map[string]int32{}}
+	for _, name := range slices.Sorted(maps.Keys(tables)) {
+		if err := c.table(name, tables[name]); err != nil {
+			return nil, fmt.Errorf("table %s: %w", name, err)
 		}
 	}
-	if c.table != "" {
-		return nil, fmt.Errorf("table %s: no COMMIT", c.table)
+	for hook := range hooks {
+		slices.SortStableFunc(c.rules.bases[hook], func(a, b base) int { return cmp.Compare(a.priority, b.priority) })
 	}
-	c.enter()
 	return c.rules, nil
 }
 
-func (c *iptablesCompiler) line(text string, number int) error {
-	switch {
-	case text == "" || text[0] == '#':
-		return nil
-	case text[0] == '*':
-		c.table = text[1:]
-		if !slices.ContainsFunc(iptablesTables, func(t iptablesTable) bool { return t.name == c.table }) {
-			return errors.New("the table is not known")
+func (c *iptablesCompiler) table(table string, chains map[string]*rule.Chain) error {
+	priorities, known := iptablesTables[table]
+	if !known {
+		return errors.New("the table is not known")
+	}
+	first, names := len(c.rules.chains), slices.Sorted(maps.Keys(chains))
+	c.chains = make(map[string]int32, len(names))
+	for i, name := range names {
+		c.chains[name] = int32(first + i)
+		c.rules.chains = append(c.rules.chains, chain{table: table, name: name, service: isServiceChain(name)})
+	}
+	for i, name := range names {
+		compiled, err := c.chain(name, chains[name])
+		if err != nil {
+			return err
 		}
-		if c.tables[c.table] == nil {
-			c.tables[c.table] = map[string]int32{}
-		}
-		return nil
-	case c.table == "":
-		return errors.New("it stands before the first table")
-	case text == "COMMIT":
-		err := c.resolve()
-		c.table = ""
-		return err
-	case text[0] == ':':
-		return c.chainLine(text[1:])
+		c.rules.chains[first+i].rules = compiled
 	}
-	if text[0] == '[' { // counters of iptables-save -c
-		_, text, _ = strings.Cut(text, "] ")
-	}
-	return c.ruleLine(text, number)
-}
-
-func (c *iptablesCompiler) chainLine(text string) error {
-	words := strings.Fields(text)
-	if len(words) == 0 {
-		return errors.New("the chain has no name")
-	}
-	if len(words) > 1 {
-		switch words[1] {
-		case "ACCEPT", "-":
-		case "DROP":
-			c.dropping[[2]string{c.table, words[0]}] = true
-		default:
-			return fmt.Errorf("policy %s is not known", words[1])
+	for hook := range hooks {
+		name := hook.String()
+		priority, built := priorities[name]
+		if from := chains[name]; from != nil && built {
+			c.rules.bases[hook] = append(c.rules.bases[hook], base{
+				chain: c.chains[name], priority: priority, nat: table == "nat", drop: from.Policy == "DROP",
+			})
 		}
 	}
-	if i, there := c.tables[c.table][words[0]]; there {
-		c.chains[i] = nil // iptables-restore empties an existing chain too
-		return nil
-	}
-	c.tables[c.table][words[0]] = int32(len(c.rules.chains))
-	c.rules.chains = append(c.rules.chains, chain{table: c.table, name: words[0], service: isServiceChain(words[0])})
-	c.chains = append(c.chains, nil)
 	return nil
 }
 
@@ -129,149 +92,95 @@ func isServiceChain(name string) bool {
 	return false
 }
 
-func (c *iptablesCompiler) ruleLine(text string, number int) error {
-	words, err := splitWords(text)
-	if err != nil {
-		return err
+func (c *iptablesCompiler) chain(name string, from *rule.Chain) (iptablesRules, error) {
+	if !slices.Contains([]string{"ACCEPT", "DROP", "-"}, from.Policy) {
+		return nil, fmt.Errorf("chain %s: policy %s is not known", name, from.Policy)
 	}
-	if len(words) < 2 || words[0] != "-A" {
-		return errors.New("not a rule")
+	rules := make(iptablesRules, len(from.Rules))
+	for i := range from.Rules {
+		if err := c.rule(&rules[i], &from.Rules[i]); err != nil {
+			return nil, fmt.Errorf("%w: %q", err, from.Rules[i].Line(name))
+		}
 	}
-	i, there := c.tables[c.table][words[1]]
-	if !there {
-		return fmt.Errorf("chain %s is missing", words[1])
-	}
-	p := &ruleParser{compiler: c, words: words[2:]}
-	if err := p.parse(); err != nil {
-		return err
-	}
-	c.chains[i] = append(c.chains[i], p.rule)
-	if p.jump != "" {
-		c.pending = append(c.pending, pendingJump{from: i, rule: len(c.chains[i]) - 1, target: p.jump, line: number})
-	}
-	return nil
+	return rules, nil
 }
 
-// resolve finds the chains that rules of the table jump to.
-func (c *iptablesCompiler) resolve() error {
-	chains := c.tables[c.table]
-	for _, j := range c.pending {
-		to, there := chains[j.target]
+func (c *iptablesCompiler) rule(to *iptablesRule, from *rule.Rule) error {
+	switch {
+	case from.Words != "":
+		return fmt.Errorf("%q is %w", from.Words, errNotKnown)
+	case from.Out != "":
+		return fmt.Errorf("option -o is %w", errNotKnown)
+	case !slices.Contains([]Protocol{0, TCP, UDP, SCTP}, Protocol(from.Proto)):
+		return fmt.Errorf("protocol %s is %w", from.Proto, errNotKnown)
+	}
+	*to = iptablesRule{not: from.Not, protocol: Protocol(from.Proto), in: from.In, sport: from.SrcPorts, dport: from.DstPorts}
+	if from.Src.IsValid() {
+		to.src = networkOf(from.Src)
+	}
+	if from.Dst.IsValid() {
+		to.dst = networkOf(from.Dst)
+	}
+	for i := range from.Matches {
+		if err := c.match(to, &from.Matches[i]); err != nil {
+			return err
+		}
+	}
+	return c.target(to, &from.Target)
+}
+
+// match adds a match to a rule, unless it matches every packet or is compiled with the rule itself.
+func (c *iptablesCompiler) match(to *iptablesRule, from *rule.Match) (err error) {
+	m := match{kind: from.Kind, not: from.Not, bits: from.Bits, mask: from.Mask}
+	switch from.Kind {
+	case rule.MatchForeign:
+		return fmt.Errorf("match %q is %w", from.Words, errNotKnown)
+	case rule.MatchComment, rule.MatchPorts, rule.MatchAccounting:
+		return nil
+	case rule.MatchState:
+		if m.bits&rule.StateSNAT != 0 {
+			return fmt.Errorf("state SNAT is %w", errNotKnown)
+		}
+	case rule.MatchRandom:
+		if m.part = float64(m.bits) / rule.ProbabilityUnit; m.not {
+			m.part, m.not = 1-m.part, false // the complementary probability
+		}
+		if m.part == 0 {
+			return errors.New("probability 0")
+		}
+	case rule.MatchRecent:
+		// A client is remembered or not: the evaluator knows no time.
+		list, there := c.lists[from.Name]
 		if !there {
-			return fmt.Errorf("table %s: line %d: target %s is not known", c.table, j.line, j.target)
+			list = int32(len(c.lists))
+			c.lists[from.Name] = list
 		}
-		if rules := c.chains[j.from]; j.rule < len(rules) {
-			rules[j.rule].chain = to
-		}
+		m.list = list
+	case rule.MatchProgram:
+		m.program, err = compileProgram(from.Program, c.rules.ipv4)
 	}
-	c.pending = c.pending[:0]
+	to.matches = append(to.matches, m)
+	return err
+}
+
+func (c *iptablesCompiler) target(to *iptablesRule, from *rule.Target) error {
+	to.target, to.goTo = from.Kind, from.Goto
+	switch from.Kind {
+	case rule.TargetForeign:
+		return fmt.Errorf("target %q is %w", from.Words, errNotKnown)
+	case rule.TargetJump:
+		chain, there := c.chains[from.Chain]
+		if !there {
+			return fmt.Errorf("target %s is %w", from.Chain, errNotKnown)
+		}
+		to.chain = chain
+	case rule.TargetMark:
+		to.mark = [2]uint32{from.Mask, from.Bits}
+	case rule.TargetDNAT:
+		if from.To.Port() == 0 {
+			return errors.New("target DNAT without a port")
+		}
+		to.to, to.toPort = addressOf(from.To.Addr()), from.To.Port()
+	}
 	return nil
-}
-
-// enter registers the built-in chains at their hooks.
-func (c *iptablesCompiler) enter() {
-	for i, rules := range c.chains {
-		c.rules.chains[i].rules = rules
-	}
-	for _, table := range iptablesTables {
-		for hook := range hooks {
-			i, there := c.tables[table.name][hook.String()]
-			priority, known := table.priority[hook.String()]
-			if !there || !known {
-				continue
-			}
-			c.rules.bases[hook] = append(c.rules.bases[hook], base{
-				chain: i, priority: priority, nat: table.name == "nat", drop: c.dropping[[2]string{table.name, hook.String()}],
-			})
-		}
-	}
-	for hook := range hooks {
-		slices.SortStableFunc(c.rules.bases[hook], func(a, b base) int { return a.priority - b.priority })
-	}
-}
-
-// splitWords splits a rule at spaces and keeps text in double quotes together. Backslashes stay in the text: only
-// comments have them, and no match reads comments.
-func splitWords(text string) ([]string, error) {
-	if strings.IndexByte(text, '"') < 0 {
-		return strings.Fields(text), nil
-	}
-	words := make([]string, 0, 24)
-	for i := 0; i < len(text); {
-		switch {
-		case text[i] == ' ':
-			i++
-		case text[i] == '"':
-			end := i + 1
-			for end < len(text) && text[end] != '"' {
-				if text[end] == '\\' {
-					end++
-				}
-				end++
-			}
-			if end >= len(text) {
-				return nil, errors.New("unbalanced quote")
-			}
-			words, i = append(words, text[i+1:end]), end+1
-		default:
-			end := strings.IndexByte(text[i:], ' ')
-			if end < 0 {
-				end = len(text) - i
-			}
-			words, i = append(words, text[i:i+end]), i+end
-		}
-	}
-	return words, nil
-}
-
-// parsePrefix parses an address or a prefix of the rules' family.
-func (c *iptablesCompiler) parsePrefix(text string) (network, error) {
-	prefix, err := netip.ParsePrefix(text)
-	if err != nil {
-		addr, errAddr := netip.ParseAddr(text)
-		if errAddr != nil {
-			return network{}, err
-		}
-		prefix = netip.PrefixFrom(addr, addr.BitLen())
-	}
-	if prefix.Addr().Is4() != c.rules.ipv4 || prefix.Addr().Zone() != "" {
-		return network{}, fmt.Errorf("%s is of another family", text)
-	}
-	return networkOf(prefix), nil
-}
-
-// parsePorts parses a port or a range of ports.
-func parsePorts(text string) (portRange, error) {
-	low, high, isRange := strings.Cut(text, ":")
-	if !isRange {
-		high = low
-	}
-	from, err := strconv.ParseUint(low, 10, 16)
-	if err != nil {
-		return portRange{}, err
-	}
-	to, err := strconv.ParseUint(high, 10, 16)
-	if err != nil {
-		return portRange{}, err
-	}
-	if from == 0 && to == 0 {
-		return portRange{}, errors.New("port 0")
-	}
-	return portRange{uint16(from), uint16(to)}, nil
-}
-
-// parseMark parses "value" or "value/mask"; the default mask has all bits.
-func parseMark(text string) (value, mask uint32, err error) {
-	v, m, masked := strings.Cut(text, "/")
-	mask = math.MaxUint32
-	value, err = parseWord(v)
-	if err == nil && masked {
-		mask, err = parseWord(m)
-	}
-	return value, mask, err
-}
-
-func parseWord(text string) (uint32, error) {
-	n, err := strconv.ParseUint(text, 0, 32)
-	return uint32(n), err
 }

@@ -4,44 +4,21 @@ import (
 	"fmt"
 
 	"golang.org/x/net/bpf"
-)
 
-// target is what an iptables rule does with a packet that matches.
-type target uint8
-
-const (
-	targetNone target = iota // continue with the next rule
-	targetJump
-	targetGoto
-	targetReturn
-	targetAccept
-	targetDrop
-	targetReject
-	targetMark
-	targetDNAT
-	targetMasquerade
-)
-
-// A rule's inverted matches.
-const (
-	notSource = 1 << iota
-	notDestination
-	notInput
-	notProtocol
-	notSourcePort
-	notDestinationPort
+	"synclab/proxier/iptables/rule"
 )
 
 // iptablesRule is a compiled rule of iptables. The matches of most rules are fields; the zero value matches all
 // packets.
 type iptablesRule struct {
 	dst, src network
-	dport    portRange
-	sport    portRange
+	dport    rule.Ports
+	sport    rule.Ports
 	protocol Protocol // 0: any
-	inverted uint8
-	target   target
-	chain    int32 // of jump and goto
+	not      rule.Not
+	target   rule.TargetKind
+	goTo     bool  // of a jump: the packet does not return
+	chain    int32 // of a jump
 	in       string
 	matches  []match
 	to       address // of DNAT
@@ -49,52 +26,30 @@ type iptablesRule struct {
 	mark     [2]uint32 // and, xor
 }
 
-// portRange is a range of ports; the zero value contains all. Packets without ports match only the zero value.
-type portRange struct{ low, high uint16 }
-
-func (r portRange) holds(port uint16) bool {
-	return r == portRange{} || r.low <= port && port <= r.high
+// holds reports whether a range contains a port. Packets without ports match only the zero value.
+func holds(r rule.Ports, port uint16) bool {
+	return r == rule.Ports{} || r.First <= port && port <= r.Last
 }
 
 // match is a match that few rules have.
 type match struct {
-	kind     matchKind
-	inverted bool
-	bits     uint32 // states, or the mark's value
-	mask     uint32
-	part     float64 // probability
-	list     int32   // of xt_recent
-	program  *bpf.VM // of xt_bpf
+	kind       rule.Kind
+	not        bool
+	bits, mask uint32  // as in rule.Match
+	part       float64 // of MatchRandom: the probability
+	list       int32   // of MatchRecent
+	program    *bpf.VM // of MatchProgram
 }
 
-type matchKind uint8
-
-const (
-	matchState matchKind = iota
-	matchMark
-	matchLocalSource
-	matchLocalDestination
-	matchRandom
-	matchRemembered
-	matchRemember
-	matchProgram
-)
-
-// States of -m conntrack --ctstate, as bits; SNAT and DNAT say how the flow was translated.
-const (
-	bitNew uint32 = 1 << iota
-	bitEstablished
-	bitRelated
-	bitInvalid
-	bitSNAT
-	bitDNAT
-	bitUntracked
-)
+// stateBits are the bits of match conntrack.
+var stateBits = [...]uint32{
+	StateNew: rule.StateNew, StateEstablished: rule.StateEstablished, StateRelated: rule.StateRelated, StateInvalid: rule.StateInvalid,
+}
 
 func (s *state) stateBits() uint32 {
-	bits := uint32(1) << s.conn // bitNew and so on are in State's order
+	bits := stateBits[s.conn]
 	if s.translated && (s.dst != s.original || s.dport != s.originalPort) {
-		bits |= bitDNAT // the kernel compares the two directions of the flow
+		bits |= rule.StateDNAT // the kernel compares the two directions of the flow
 	}
 	return bits
 }
@@ -114,23 +69,23 @@ func (rules iptablesRules) run(w *Walker, s *state) (result, error) {
 			w.note(s, position{chain: s.at.chain, rule: s.at.rule - 1})
 		}
 		switch r.target {
-		case targetNone:
-		case targetJump, targetGoto:
-			return entered, w.call(s, r.chain, r.target == targetJump)
-		case targetReturn:
+		case rule.TargetNone:
+		case rule.TargetJump:
+			return entered, w.call(s, r.chain, !r.goTo)
+		case rule.TargetReturn:
 			return returned, nil
-		case targetAccept:
+		case rule.TargetAccept:
 			return accepted, nil
-		case targetDrop:
+		case rule.TargetDrop:
 			return dropped, nil
-		case targetReject:
+		case rule.TargetReject:
 			return rejected, nil
-		case targetMark:
+		case rule.TargetMark:
 			s.mark = s.mark&^r.mark[0] ^ r.mark[1]
-		case targetDNAT:
+		case rule.TargetDNAT:
 			s.translate(r.to, r.toPort)
 			return accepted, nil
-		case targetMasquerade:
+		case rule.TargetMasquerade:
 			w.hide(s)
 			return accepted, nil
 		default:
@@ -141,13 +96,13 @@ func (rules iptablesRules) run(w *Walker, s *state) (result, error) {
 }
 
 func (r *iptablesRule) matchesHeaders(s *state) bool {
-	not := r.inverted
-	return r.dst.holds(&s.dst) != (not&notDestination != 0) &&
-		(r.protocol == 0 || (r.protocol == s.protocol) != (not&notProtocol != 0)) &&
-		r.dport.holds(s.dport) != (not&notDestinationPort != 0) &&
-		r.src.holds(&s.src) != (not&notSource != 0) &&
-		r.sport.holds(s.sport) != (not&notSourcePort != 0) &&
-		(r.in == "" || onDevice(r.in, s.in) != (not&notInput != 0))
+	not := r.not
+	return r.dst.holds(&s.dst) != not.Has(rule.NotDst) &&
+		(r.protocol == 0 || (r.protocol == s.protocol) != not.Has(rule.NotProto)) &&
+		holds(r.dport, s.dport) != not.Has(rule.NotDstPorts) &&
+		r.src.holds(&s.src) != not.Has(rule.NotSrc) &&
+		holds(r.sport, s.sport) != not.Has(rule.NotSrcPorts) &&
+		(r.in == "" || onDevice(r.in, s.in) != not.Has(rule.NotIn))
 }
 
 // onDevice reports whether a device matches a pattern. A pattern that ends in + matches all names that begin so.
@@ -164,25 +119,27 @@ func (r *iptablesRule) matchesRest(w *Walker, s *state) bool {
 		m := &r.matches[i]
 		var yes bool
 		switch m.kind {
-		case matchState:
+		case rule.MatchState:
 			yes = s.stateBits()&m.bits != 0
-		case matchMark:
+		case rule.MatchMark:
 			yes = s.mark&m.mask == m.bits
-		case matchLocalSource:
+		case rule.MatchSrcLocal:
 			yes = w.world.IsLocal(s.src.addr(w.rules.ipv4))
-		case matchLocalDestination:
+		case rule.MatchDstLocal:
 			yes = w.world.IsLocal(s.dst.addr(w.rules.ipv4))
-		case matchRandom:
+		case rule.MatchRandom:
 			yes = w.draw(s, m.part)
-		case matchRemembered:
-			yes = s.remembered != nothing && w.recall(s, m.list, s.clientKey()) != nil
-		case matchRemember:
-			w.remember(s, memory{list: m.list, key: s.clientKey()})
-			yes = true
-		case matchProgram:
+		case rule.MatchRecent:
+			if m.bits&rule.RecentSet != 0 {
+				w.remember(s, memory{list: m.list, key: s.clientKey()})
+				yes = true
+			} else {
+				yes = s.remembered != nothing && w.recall(s, m.list, s.clientKey()) != nil
+			}
+		case rule.MatchProgram:
 			yes = w.accepts(m.program, s)
 		}
-		if yes == m.inverted {
+		if yes == m.not {
 			return false
 		}
 	}

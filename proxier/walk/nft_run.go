@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 
 	"golang.org/x/sys/unix"
+
+	"synclab/proxier/iptables/rule"
 )
 
 func (rules nftRules) run(w *Walker, s *state) (result, error) {
@@ -154,7 +156,7 @@ func runCtStatus(_ *Walker, s *state, op *nftOp) nftVerdict {
 		return broken // belongs to no flow
 	}
 	var bits uint32
-	if s.stateBits()&bitDNAT != 0 {
+	if s.stateBits()&rule.StateDNAT != 0 {
 		bits |= statusDstNAT
 	}
 	if s.masquerade {
