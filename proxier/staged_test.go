@@ -48,7 +48,7 @@ func (s *staged) verdicts(m *iptables.Model, packets []walk.Packet) []walk.Resul
 	if known := s.walked[text.String()]; known != nil {
 		return known
 	}
-	rules, err := walk.ParseIptables(s.cluster.family, text.Bytes())
+	rules, err := walk.CompileIptables(s.cluster.family, m.Tables())
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -179,7 +179,7 @@ func kernelSaved(t testing.TB, variant iptables.Variant, family corev1.IPFamily)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := iptables.ReadSaved(bytes.NewReader(out), family)
+	m, err := iptables.ReadSaved(family, out)
 	if err != nil {
 		t.Fatal(err)
 	}

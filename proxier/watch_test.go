@@ -166,10 +166,9 @@ func TestOldestServiceWins(t *testing.T) {
 		if err := e.sync(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		rules, _ := model.Chain(iptables.NAT, "KUBE-SERVICES")
 		var external []string
-		for _, rule := range rules {
-			if _, after, found := strings.Cut(rule, `--comment "ns/`); found && strings.Contains(rule, "external IP") {
+		for _, rule := range model.Chain(iptables.NAT, "KUBE-SERVICES") {
+			if after, found := strings.CutPrefix(rule.Comment(), "ns/"); found && strings.Contains(after, "external IP") {
 				external = append(external, after[:1])
 			}
 		}

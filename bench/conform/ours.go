@@ -1,7 +1,6 @@
 package conform
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net/netip"
@@ -14,7 +13,6 @@ import (
 	"synclab/proxier"
 	"synclab/proxier/conntrack"
 	"synclab/proxier/iptables"
-	"synclab/proxier/iptables/rule"
 )
 
 // Options returns the options of Synclab's proxier for a setting and a node: the families, addresses and configuration
@@ -48,15 +46,7 @@ func (r *rendered) renderObjects(ctx context.Context, services []*corev1.Service
 	}
 	all := map[corev1.IPFamily]Grouped{}
 	for _, m := range models {
-		var text bytes.Buffer
-		if err := m.Save(&text); err != nil {
-			return nil, err
-		}
-		tables, err := rule.ParseTables(m.Family(), text.Bytes())
-		if err != nil {
-			return nil, fmt.Errorf("render: %w", err)
-		}
-		all[m.Family()] = Group(Tables(tables).Reachable())
+		all[m.Family()] = Group(Tables(m.Tables()).Reachable())
 	}
 	return all, nil
 }

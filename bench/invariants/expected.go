@@ -100,10 +100,7 @@ func (e *Evidence) render(ctx context.Context, machine proxier.Machine, o *sim.O
 		return nil, fmt.Errorf("render: %w", err)
 	}
 	for _, m := range models {
-		saved, err := fromModel(m)
-		if err != nil {
-			return nil, fmt.Errorf("render: %w", err)
-		}
+		saved := Saved(m.Tables())
 		x.saved[m.Family()] = saved
 		if x.rules[m.Family()], err = saved.Compile(m.Family()); err != nil {
 			return nil, fmt.Errorf("render: %w", err)

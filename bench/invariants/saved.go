@@ -1,29 +1,17 @@
 package invariants
 
 import (
-	"bytes"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
-	"synclab/proxier/iptables"
 	"synclab/proxier/iptables/rule"
 	"synclab/proxier/walk"
 )
 
 // Saved are the chains of one family by table and chain name.
 type Saved rule.Tables
-
-// fromModel converts a model of the tables.
-func fromModel(m *iptables.Model) (Saved, error) {
-	var text bytes.Buffer
-	if err := m.Save(&text); err != nil {
-		return nil, err
-	}
-	tables, err := rule.ParseTables(m.Family(), text.Bytes())
-	return Saved(tables), err
-}
 
 // ownPrefix is the prefix of kube-proxy's chain names. All proxiers with kube-proxy's rules use it.
 const ownPrefix = "KUBE-"
@@ -90,17 +78,8 @@ func (s Saved) Reachable() Saved {
 	return reachable
 }
 
-// Clone returns a deep copy.
-func (s Saved) Clone() Saved {
-	c := Saved{}
-	for table, chains := range s {
-		c[table] = map[string]*rule.Chain{}
-		for name, chain := range chains {
-			c[table][name] = &rule.Chain{Policy: chain.Policy, Rules: slices.Clone(chain.Rules)}
-		}
-	}
-	return c
-}
+// Clone is rule.Tables.Clone.
+func (s Saved) Clone() Saved { return Saved(rule.Tables(s).Clone()) }
 
 // Compile prepares the proxier's own rules for the ruleset evaluator.
 func (s Saved) Compile(family corev1.IPFamily) (*walk.Rules, error) {

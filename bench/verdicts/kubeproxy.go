@@ -1,7 +1,6 @@
 package verdicts
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -203,17 +202,14 @@ func (k *theirs) guess(ctx context.Context, name string, believed *sim.Objects) 
 	}
 	rules := map[corev1.IPFamily]*walk.Rules{}
 	for _, m := range made {
-		var text bytes.Buffer
-		if err := m.Save(&text); err != nil {
-			return nil, err
-		}
-		ordered := text.Bytes()
 		if k.saved != nil {
-			if ordered, err = inOrderOf(text.Bytes(), k.saved[m.Family()], m.Family()); err != nil {
+			other, err := rule.ParseTables(m.Family(), k.saved[m.Family()])
+			if err != nil {
 				return nil, err
 			}
+			orderAs(m.Tables(), other)
 		}
-		if rules[m.Family()], err = walk.ParseIptables(m.Family(), ordered); err != nil {
+		if rules[m.Family()], err = walk.CompileIptables(m.Family(), m.Tables()); err != nil {
 			return nil, err
 		}
 	}
@@ -221,16 +217,8 @@ func (k *theirs) guess(ctx context.Context, name string, believed *sim.Objects) 
 	return rules, nil
 }
 
-// inOrderOf sorts the rules of shared chains in the order of another ruleset. Rules missing there come first.
-func inOrderOf(ours, theirs []byte, family corev1.IPFamily) ([]byte, error) {
-	mine, err := rule.ParseTables(family, ours)
-	if err != nil {
-		return nil, err
-	}
-	other, err := rule.ParseTables(family, theirs)
-	if err != nil {
-		return nil, err
-	}
+// orderAs sorts the rules of shared chains in the order of another ruleset. Rules missing there come first.
+func orderAs(mine, other rule.Tables) {
 	for table, chains := range mine {
 		for name, c := range chains {
 			if !shared(name) || other[table][name] == nil {
@@ -249,7 +237,6 @@ func inOrderOf(ours, theirs []byte, family corev1.IPFamily) ([]byte, error) {
 			slices.SortStableFunc(c.Rules, func(a, b rule.Rule) int { return at(a) - at(b) })
 		}
 	}
-	return mine.Append(nil), nil
 }
 
 // shared reports whether a chain has rules of several Services.

@@ -1,7 +1,6 @@
 package verdicts
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"net/netip"
@@ -94,11 +93,7 @@ func (m *models) rules() (map[corev1.IPFamily]*walk.Rules, error) {
 		all[m.Family] = rules
 	}
 	for _, m := range m.iptables {
-		var text bytes.Buffer
-		if err := m.Save(&text); err != nil {
-			return nil, err
-		}
-		rules, err := walk.ParseIptables(m.Family(), text.Bytes())
+		rules, err := walk.CompileIptables(m.Family(), m.Tables())
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", m.Family(), err)
 		}

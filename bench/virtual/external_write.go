@@ -2,11 +2,17 @@ package virtual
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"synclab/proxier/iptables"
+	"synclab/proxier/iptables/rule"
 )
 
 // foreignMark is in the names or comments of foreign chains and rules, which distinguishes them from the proxier's.
@@ -17,50 +23,53 @@ const foreignMark = "FOREIGN"
 type writeKind struct {
 	share int
 	what  string
-	do    func(t *tables, d *dump, rng *rand.Rand)
+	do    func(t *tables, d dump, rng *rand.Rand)
 }
 
 var writeKinds = []writeKind{
-	{3, "flush nat", func(_ *tables, d *dump, _ *rand.Rand) { d.flush(iptables.NAT) }},
-	{2, "flush filter", func(_ *tables, d *dump, _ *rand.Rand) { d.flush(iptables.Filter) }},
-	{2, "wipe mangle", func(_ *tables, d *dump, _ *rand.Rand) { d.wipe(iptables.Mangle) }},
-	{2, "wipe everything", func(_ *tables, d *dump, _ *rand.Rand) {
+	{3, "flush nat", func(_ *tables, d dump, _ *rand.Rand) { d.flush(iptables.NAT) }},
+	{2, "flush filter", func(_ *tables, d dump, _ *rand.Rand) { d.flush(iptables.Filter) }},
+	{2, "wipe mangle", func(_ *tables, d dump, _ *rand.Rand) { d.wipe(iptables.Mangle) }},
+	{2, "wipe everything", func(_ *tables, d dump, _ *rand.Rand) {
 		for _, table := range dumpTables {
 			d.wipe(table)
 		}
 	}},
-	{2, "wipe nat", func(_ *tables, d *dump, _ *rand.Rand) { d.wipe(iptables.NAT) }},
-	{4, "delete a chain", func(_ *tables, d *dump, rng *rand.Rand) {
+	{2, "wipe nat", func(_ *tables, d dump, _ *rand.Rand) { d.wipe(iptables.NAT) }},
+	{4, "delete a chain", func(_ *tables, d dump, rng *rand.Rand) {
 		if table, chain, ok := d.ownChain(rng, "KUBE-"); ok {
 			d.deleteChain(table, chain)
 		}
 	}},
-	{4, "delete a rule", func(_ *tables, d *dump, rng *rand.Rand) {
-		if table, chain, ok := d.ownChain(rng, "KUBE-"); ok && len(d.rules[table][chain]) > 0 {
-			i := rng.IntN(len(d.rules[table][chain]))
-			d.rules[table][chain] = slices.Delete(d.rules[table][chain], i, i+1)
+	{4, "delete a rule", func(_ *tables, d dump, rng *rand.Rand) {
+		if table, chain, ok := d.ownChain(rng, "KUBE-"); ok && len(d.at(table, chain).Rules) > 0 {
+			c := d.at(table, chain)
+			i := rng.IntN(len(c.Rules))
+			c.Rules = slices.Delete(c.Rules, i, i+1)
 		}
 	}},
-	{3, "delete a jump", func(_ *tables, d *dump, rng *rand.Rand) { d.deleteJump(rng) }},
-	{3, "add a rule to a chain of the proxier", func(_ *tables, d *dump, rng *rand.Rand) {
+	{3, "delete a jump", func(_ *tables, d dump, rng *rand.Rand) { d.deleteJump(rng) }},
+	{3, "add a rule to a chain of the proxier", func(t *tables, d dump, rng *rand.Rand) {
 		table, chain, ok := d.ownChain(rng, "KUBE-")
 		// The kubelet has rules in KUBE-FIREWALL, and no check covers the canary's rules.
 		if ok && chain != "KUBE-FIREWALL" && chain != iptables.Canary {
-			d.insert(rng, table, chain, "-s 203.0.113.9/32 -m comment --comment external -j RETURN")
+			d.insert(rng, table, chain, t.returning(9, "external"))
 		}
 	}},
-	{3, "jump to a chain of the proxier", func(t *tables, d *dump, rng *rand.Rand) {
+	{3, "jump to a chain of the proxier", func(t *tables, d dump, rng *rand.Rand) {
 		if table, chain, ok := d.ownChain(rng, ownPrefixes...); ok {
-			d.refer(table, chain)
+			d.make(table, referrer)
+			refers := d.at(table, referrer)
+			refers.Rules = append(refers.Rules, t.jumpTo(chain))
 			t.referred[string(table)+" "+chain] = true
 		}
 	}},
-	{3, "foreign chains and rules", func(_ *tables, d *dump, rng *rand.Rand) {
+	{3, "foreign chains and rules", func(t *tables, d dump, rng *rand.Rand) {
 		table := dumpTables[rng.IntN(len(dumpTables))]
 		chain := fmt.Sprintf("%s-%d", foreignMark, rng.IntN(20))
 		d.make(table, chain)
-		d.insert(rng, table, chain, fmt.Sprintf("-s 203.0.113.%d/32 -m comment --comment %s -j RETURN", rng.IntN(200), foreignMark))
-		d.insert(rng, table, "OUTPUT", "-j "+chain)
+		d.insert(rng, table, chain, t.returning(rng.IntN(200), foreignMark))
+		d.insert(rng, table, "OUTPUT", t.jumpTo(chain))
 	}},
 }
 
@@ -86,7 +95,7 @@ func writeOf(pick uint64) (writeKind, *rand.Rand) {
 // externalWrite makes an external write to the tables; t.mu must be held.
 func (t *tables) externalWrite(pick uint64) string {
 	m, rng := writeOf(pick)
-	d := t.dump()
+	d := dump(t.model.Tables().Clone())
 	m.do(t, d, rng)
 	t.set(d)
 	t.raced = t.raced || t.writers > 0
@@ -94,12 +103,8 @@ func (t *tables) externalWrite(pick uint64) string {
 }
 
 // set replaces the content of the tables by a dump.
-func (t *tables) set(d *dump) {
-	model, err := iptables.ReadSaved(strings.NewReader(d.String()), t.family)
-	if err != nil {
-		panic(fmt.Sprintf("cannot parse the dump: %v", err))
-	}
-	t.model = model
+func (t *tables) set(d dump) {
+	t.model = iptables.ModelOf(t.family, rule.Tables(d))
 	t.foreign = foreignOf(t.saved())
 }
 
@@ -116,68 +121,36 @@ func foreignOf(saved string) string {
 
 // forgetReferences deletes the foreign jumps to the proxier's chains; t.mu must be held.
 func (t *tables) forgetReferences() {
-	d := t.dump()
+	d := dump(t.model.Tables().Clone())
 	for _, table := range dumpTables {
 		d.deleteChain(table, referrer)
 	}
 	t.set(d)
 }
 
-// dump is the output of iptables-save in a form that can be edited.
-type dump struct {
-	chains map[iptables.Table][]string // in order
-	rules  map[iptables.Table]map[string][]string
-}
+// dump is a copy of the tables for an external write.
+type dump rule.Tables
 
 var dumpTables = []iptables.Table{iptables.Mangle, iptables.Filter, iptables.NAT}
 
 // referrer is the foreign chain with jumps to the proxier's chains.
 const referrer = foreignMark + "-REFERS"
 
-func (t *tables) dump() *dump {
-	d := &dump{chains: map[iptables.Table][]string{}, rules: map[iptables.Table]map[string][]string{}}
-	var table iptables.Table
-	for line := range strings.Lines(t.saved()) {
-		line = strings.TrimSuffix(line, "\n")
-		switch {
-		case line[0] == '*':
-			table = iptables.Table(line[1:])
-			d.rules[table] = map[string][]string{}
-		case line[0] == ':':
-			name, _, _ := strings.Cut(line[1:], " ")
-			d.chains[table] = append(d.chains[table], name)
-		case strings.HasPrefix(line, "-A "):
-			chain := strings.Fields(line)[1]
-			d.rules[table][chain] = append(d.rules[table][chain], line)
-		}
-	}
-	return d
-}
+func (d dump) at(table iptables.Table, chain string) *rule.Chain { return d[string(table)][chain] }
 
-// String formats the dump like iptables-save.
-func (d *dump) String() string {
-	var b strings.Builder
-	for _, table := range dumpTables {
-		fmt.Fprintf(&b, "*%s\n", table)
-		for _, chain := range d.chains[table] {
-			fmt.Fprintf(&b, ":%s - [0:0]\n", chain)
-		}
-		for _, chain := range d.chains[table] {
-			for _, rule := range d.rules[table][chain] {
-				b.WriteString(rule + "\n")
-			}
-		}
-		b.WriteString("COMMIT\n")
-	}
-	return b.String()
-}
+// names returns the chains of a table, the base chains first.
+func (d dump) names(table iptables.Table) []string { return rule.Tables(d).Chains(string(table)) }
 
-func (d *dump) flush(table iptables.Table) { clear(d.rules[table]) }
+func (d dump) flush(table iptables.Table) {
+	for _, c := range d[string(table)] {
+		c.Rules = nil
+	}
+}
 
 // wipe flushes a table and deletes its chains.
-func (d *dump) wipe(table iptables.Table) {
+func (d dump) wipe(table iptables.Table) {
 	d.flush(table)
-	d.chains[table] = slices.DeleteFunc(d.chains[table], func(chain string) bool { return userDefined(chain) })
+	maps.DeleteFunc(d[string(table)], func(name string, _ *rule.Chain) bool { return userDefined(name) })
 }
 
 // userDefined reports whether a chain is not a base chain.
@@ -190,14 +163,14 @@ func userDefined(chain string) bool {
 }
 
 // ownChain returns a random chain of the proxier.
-func (d *dump) ownChain(rng *rand.Rand, prefixes ...string) (iptables.Table, string, bool) {
+func (d dump) ownChain(rng *rand.Rand, prefixes ...string) (iptables.Table, string, bool) {
 	type place struct {
 		table iptables.Table
 		chain string
 	}
 	var all []place
 	for _, table := range dumpTables {
-		for _, chain := range d.chains[table] {
+		for _, chain := range d.names(table) {
 			if slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(chain, p) }) {
 				all = append(all, place{table, chain})
 			}
@@ -211,23 +184,15 @@ func (d *dump) ownChain(rng *rand.Rand, prefixes ...string) (iptables.Table, str
 }
 
 // deleteChain deletes a chain. It first deletes the jumps to it, as the kernel requires.
-func (d *dump) deleteChain(table iptables.Table, chain string) {
-	if !slices.Contains(d.chains[table], chain) {
-		return
+func (d dump) deleteChain(table iptables.Table, chain string) {
+	for _, c := range d[string(table)] {
+		c.Rules = slices.DeleteFunc(c.Rules, func(r rule.Rule) bool { return r.Target.Chain == chain })
 	}
-	for name := range d.rules[table] {
-		d.rules[table][name] = slices.DeleteFunc(d.rules[table][name], func(rule string) bool { return leadsTo(rule, chain) })
-	}
-	delete(d.rules[table], chain)
-	d.chains[table] = slices.DeleteFunc(d.chains[table], func(c string) bool { return c == chain })
-}
-
-func leadsTo(rule, chain string) bool {
-	return strings.HasSuffix(rule, " -j "+chain) || strings.HasSuffix(rule, " -g "+chain)
+	delete(d[string(table)], chain)
 }
 
 // deleteJump deletes a random jump from a base chain to the proxier's chains.
-func (d *dump) deleteJump(rng *rand.Rand) {
+func (d dump) deleteJump(rng *rand.Rand) {
 	type place struct {
 		table iptables.Table
 		chain string
@@ -235,12 +200,12 @@ func (d *dump) deleteJump(rng *rand.Rand) {
 	}
 	var all []place
 	for _, table := range dumpTables {
-		for _, chain := range d.chains[table] {
+		for _, chain := range d.names(table) {
 			if userDefined(chain) {
 				continue
 			}
-			for i, rule := range d.rules[table][chain] {
-				if !strings.Contains(rule, foreignMark) {
+			for i, r := range d.at(table, chain).Rules {
+				if !strings.Contains(r.Line(chain), foreignMark) {
 					all = append(all, place{table, chain, i})
 				}
 			}
@@ -250,23 +215,35 @@ func (d *dump) deleteJump(rng *rand.Rand) {
 		return
 	}
 	p := all[rng.IntN(len(all))]
-	d.rules[p.table][p.chain] = slices.Delete(d.rules[p.table][p.chain], p.rule, p.rule+1)
+	c := d.at(p.table, p.chain)
+	c.Rules = slices.Delete(c.Rules, p.rule, p.rule+1)
 }
 
-func (d *dump) make(table iptables.Table, chain string) {
-	if !slices.Contains(d.chains[table], chain) {
-		d.chains[table] = append(d.chains[table], chain)
+func (d dump) make(table iptables.Table, chain string) {
+	if d.at(table, chain) == nil {
+		d[string(table)][chain] = &rule.Chain{Policy: "-"}
 	}
 }
 
 // insert inserts a rule at a random position of a chain.
-func (d *dump) insert(rng *rand.Rand, table iptables.Table, chain, rule string) {
-	i := rng.IntN(len(d.rules[table][chain]) + 1)
-	d.rules[table][chain] = slices.Insert(d.rules[table][chain], i, "-A "+chain+" "+rule)
+func (d dump) insert(rng *rand.Rand, table iptables.Table, chain string, r rule.Rule) {
+	c := d.at(table, chain)
+	c.Rules = slices.Insert(c.Rules, rng.IntN(len(c.Rules)+1), r)
 }
 
-// refer adds a foreign jump to one of the proxier's chains.
-func (d *dump) refer(table iptables.Table, chain string) {
-	d.make(table, referrer)
-	d.rules[table][referrer] = append(d.rules[table][referrer], "-A "+referrer+" -j "+chain)
+func (t *tables) jumpTo(chain string) rule.Rule {
+	return rule.Rule{IPv6: t.family == corev1.IPv6Protocol, Target: rule.Target{Kind: rule.TargetJump, Chain: chain}}
+}
+
+// returning returns a rule that matches a source address that no packet has.
+func (t *tables) returning(source int, comment string) rule.Rule {
+	net, ipv6 := "203.0.113.", t.family == corev1.IPv6Protocol
+	if ipv6 {
+		net = "2001:db8:113::"
+	}
+	addr := netip.MustParseAddr(net + strconv.Itoa(source))
+	return rule.Rule{
+		IPv6: ipv6, Src: netip.PrefixFrom(addr, addr.BitLen()), Matches: []rule.Match{{Kind: rule.MatchComment, Name: comment}},
+		Target: rule.Target{Kind: rule.TargetReturn},
+	}
 }

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/proxier/iptables"
+	"synclab/proxier/iptables/rule"
 	"synclab/proxier/nftables"
 	"synclab/proxier/tracker"
 	"synclab/proxier/walk"
@@ -149,15 +150,15 @@ func comparable(saved string) []string {
 // does not delete a chain with a jump to it. The next full sync deletes the others.
 func (t *tables) withoutForeign(saved string) string {
 	var b strings.Builder
-	d := t.dump()
-	wanted := func(table iptables.Table, chain string) bool {
-		return !t.referred[string(table)+" "+chain] || len(d.rules[table][chain]) > 0 || d.led(table, chain)
+	d := t.model.Tables()
+	wanted := func(table, chain string) bool {
+		return !t.referred[table+" "+chain] || d[table][chain] == nil || len(d[table][chain].Rules) > 0 || led(d[table], chain)
 	}
-	var table iptables.Table
+	var table string
 	for line := range strings.Lines(saved) {
 		switch {
 		case line[0] == '*':
-			table = iptables.Table(strings.TrimSpace(line[1:]))
+			table = strings.TrimSpace(line[1:])
 		case strings.Contains(line, foreignMark):
 			continue
 		case line[0] == ':':
@@ -171,9 +172,9 @@ func (t *tables) withoutForeign(saved string) string {
 }
 
 // led reports whether one of the proxier's rules jumps to a chain.
-func (d *dump) led(table iptables.Table, chain string) bool {
-	for from, rules := range d.rules[table] {
-		if from != referrer && slices.ContainsFunc(rules, func(rule string) bool { return leadsTo(rule, chain) }) {
+func led(chains map[string]*rule.Chain, chain string) bool {
+	for from, c := range chains {
+		if from != referrer && slices.ContainsFunc(c.Rules, func(r rule.Rule) bool { return r.Target.Chain == chain }) {
 			return true
 		}
 	}
@@ -236,7 +237,7 @@ func (t *tables) intact() string {
 func (t *tables) walker(w walk.NodeAddresses) (*walk.Walker, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	rules, err := walk.ParseIptables(t.family, []byte(t.saved()))
+	rules, err := walk.CompileIptables(t.family, t.model.Tables())
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/proxier/iptables"
+	"synclab/proxier/iptables/rule"
 	"synclab/proxier/tracker"
 )
 
@@ -282,16 +283,11 @@ func (t *tables) Chains(table iptables.Table) ([]string, error) {
 }
 
 // Rules returns the rules of some chains of a table.
-func (t *tables) Rules(table iptables.Table, chains ...string) ([]string, error) {
+func (t *tables) Rules(table iptables.Table, chains ...string) (map[string][]rule.Rule, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if err := t.readable(); err != nil {
 		return nil, err
-	}
-	for _, c := range chains {
-		if _, there := t.model.Chain(table, c); !there {
-			return nil, fmt.Errorf("chain %s in %s: no chain/target/match by that name", c, table)
-		}
 	}
 	return t.model.Rules(table, chains...)
 }

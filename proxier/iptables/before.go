@@ -2,12 +2,11 @@ package iptables
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 
 	"synclab/proxier/backend"
+	"synclab/proxier/iptables/rule"
 	"synclab/proxier/tracker"
 )
 
@@ -21,10 +20,10 @@ type before struct {
 	hairpin bool
 }
 
+// beforeLine is a dispatch rule of before.
 type beforeLine struct {
 	dispatch dispatch
-	text     string // canonical, without "-A" and the chain's name
-	target   string
+	rule     rule.Rule
 }
 
 func newBefore() *before {
@@ -33,12 +32,29 @@ func newBefore() *before {
 
 func (b *before) add(to destination, l beforeLine) {
 	b.lines[to] = append(b.lines[to], l)
-	b.targets[l.target]++
+	b.targets[l.rule.Target.Chain]++
 }
 
-// canonicalLine returns a dispatch rule as iptables prints it, without "-A" and the chain's name.
-func (s *settings) canonicalLine(text []byte) string {
-	return strings.TrimPrefix(Canonical("-A X"+strings.TrimSuffix(string(text), "\n"), s.Family), "-A X")
+// has reports whether a dispatch rule was in the table.
+func (b *before) has(to destination, l beforeLine) bool {
+	return slices.ContainsFunc(b.lines[to], func(o beforeLine) bool { return o.dispatch == l.dispatch && o.rule.Equal(&l.rule) })
+}
+
+// parsed returns a dispatch rule as the kernel has it.
+func (s *settings) parsed(d dispatch, l dispatchLine) beforeLine {
+	_, r := parseRule(rule.NewParser(s.Family), "-A "+dispatchChains[d].name+string(l.text))
+	return beforeLine{d, r}
+}
+
+// parseRule parses a rule of the proxier or of iptables-save. A rule that package rule cannot parse is foreign: its
+// text is in Words, and it equals no rule of the proxier.
+func parseRule(p *rule.Parser, text string) (chain string, r rule.Rule) {
+	chain, r, err := p.Parse(text)
+	if err != nil {
+		chain, text, _ = strings.Cut(strings.TrimPrefix(text, "-A "), " ")
+		r = rule.Rule{Words: text}
+	}
+	return chain, r
 }
 
 // installedBefore returns the installed dispatch rules of the dirty Service ports.
@@ -56,39 +72,30 @@ func (b *before) addRendered(s *settings, table Table, rendered *Rendered) {
 			continue
 		}
 		for _, l := range rendered.dispatched(d) {
-			text := s.canonicalLine(l.text)
-			b.add(l.destination, beforeLine{d, text, jumpTarget(text)})
+			b.add(l.destination, s.parsed(d, l))
 		}
 	}
 }
 
-// readBefore finds the dispatch of a table in rules as iptables prints them. It skips layout chains without a jump to
-// them: an unfinished sync left those.
-func readBefore(table Table, rules []string) *before {
-	byChain := map[string][]string{}
-	for _, rule := range rules {
-		if words := strings.Fields(rule); len(words) > 1 && words[0] == "-A" {
-			byChain[words[1]] = append(byChain[words[1]], rule)
-		}
-	}
+// readBefore finds the dispatch of a table in its rules. It skips layout chains without a jump to them: an unfinished
+// sync left those.
+func readBefore(table Table, rules map[string][]rule.Rule) *before {
 	b := newBefore()
-	b.hairpin = table == Filter && slices.ContainsFunc(byChain[chainForward], func(rule string) bool { return strings.Contains(rule, " -m bpf ") })
+	b.hairpin = table == Filter && slices.ContainsFunc(rules[chainForward], func(r rule.Rule) bool {
+		return slices.ContainsFunc(r.Matches, func(m rule.Match) bool { return m.Kind == rule.MatchProgram })
+	})
+	seen := map[string]bool{}
 	var read func(d dispatch, name string)
 	read = func(d dispatch, name string) {
-		rules := byChain[name]
-		delete(byChain, name)
-		for _, rule := range rules {
-			target := jumpTarget(rule)
-			if isLayoutChain(target) {
-				read(d, target)
-				continue
-			}
-			words, err := splitWords(rule)
-			if err != nil {
-				continue
-			}
-			if to, captures := destinationOf(words[2:]); captures {
-				b.add(to, beforeLine{d, strings.TrimPrefix(rule, "-A "+name), target})
+		if seen[name] {
+			return
+		}
+		seen[name] = true
+		for _, r := range rules[name] {
+			if isLayoutChain(r.Target.Chain) {
+				read(d, r.Target.Chain)
+			} else if to, captures := destinationOf(&r); captures {
+				b.add(to, beforeLine{d, r})
 			}
 		}
 	}
@@ -102,18 +109,13 @@ func readBefore(table Table, rules []string) *before {
 
 // found returns the Service ports whose desired rules are all in the tables.
 func (r *Ruleset) found(tables Tables, req backend.Request) (map[tracker.ServicePortName]bool, error) {
-	past, chains := map[Table]*before{}, map[string][]string{}
-	for _, table := range []Table{NAT, Filter} {
+	past, chains := map[Table]*before{}, map[string][]rule.Rule{}
+	for _, table := range []Table{Filter, NAT} {
 		rules, err := tables.Rules(table)
 		if err != nil {
 			return nil, fmt.Errorf("reading the installed rules: %w", err)
 		}
-		past[table] = readBefore(table, rules)
-		for _, rule := range rules {
-			if words := strings.SplitN(rule, " ", 3); table == NAT && len(words) == 3 && words[0] == "-A" {
-				chains[words[1]] = append(chains[words[1]], rule)
-			}
-		}
+		past[table], chains = readBefore(table, rules), rules
 	}
 	found := map[tracker.ServicePortName]bool{}
 	for _, port := range req.Ports {
@@ -128,8 +130,7 @@ func (r *Ruleset) found(tables Tables, req backend.Request) (map[tracker.Service
 func (r *Ruleset) leadsAs(wanted *Rendered, past map[Table]*before) bool {
 	for d := range dispatches {
 		for _, l := range wanted.dispatch[d] {
-			text := r.settings.canonicalLine(l.text)
-			if !slices.Contains(past[d.table()].lines[l.destination], beforeLine{d, text, jumpTarget(text)}) {
+			if !past[d.table()].has(l.destination, r.settings.parsed(d, l)) {
 				return false
 			}
 		}
@@ -137,9 +138,9 @@ func (r *Ruleset) leadsAs(wanted *Rendered, past map[Table]*before) bool {
 	return true
 }
 
-// translatesAs reports whether the chains of a Service port contain the desired rules.
-func (r *Ruleset) translatesAs(wanted *Rendered, chains map[string][]string, large bool) bool {
-	same := true
+// translatesAs reports whether the chains of nat for a Service port contain the desired rules.
+func (r *Ruleset) translatesAs(wanted *Rendered, chains map[string][]rule.Rule, large bool) bool {
+	same, parser := true, rule.NewParser(r.settings.Family)
 	n := r.settings.names(wanted)
 	r.settings.writeChains(&n, large, func(chain string, l *lines) {
 		rules := chains[chain]
@@ -147,7 +148,8 @@ func (r *Ruleset) translatesAs(wanted *Rendered, chains map[string][]string, lar
 			if !same {
 				return
 			}
-			same = len(rules) > 0 && rules[0] == Canonical(strings.TrimSuffix(line, "\n"), r.settings.Family)
+			_, want := parseRule(parser, line)
+			same = len(rules) > 0 && rules[0].Equal(&want)
 			rules = rules[min(1, len(rules)):]
 		}
 		same = same && len(rules) == 0
@@ -156,22 +158,13 @@ func (r *Ruleset) translatesAs(wanted *Rendered, chains map[string][]string, lar
 }
 
 // destinationOf returns the destination that a dispatch rule matches.
-func destinationOf(words []string) (to destination, ok bool) {
-	for i := 0; i+1 < len(words); i++ {
-		switch value := words[i+1]; words[i] {
-		case "-d":
-			// A wider prefix only narrows a NodePort rule. It is not the destination.
-			if p, err := netip.ParsePrefix(value); err == nil && p.IsSingleIP() {
-				to.addr = p.Addr()
-			}
-		case "-p":
-			to.protocol = value
-		case "--dport":
-			port, err := strconv.ParseUint(value, 10, 16)
-			to.port, ok = uint16(port), err == nil
-		}
+func destinationOf(r *rule.Rule) (to destination, ok bool) {
+	to = destination{port: r.DstPorts.First, protocol: r.Proto.String()}
+	// A wider prefix only narrows a NodePort rule. It is not the destination.
+	if r.Dst.IsSingleIP() && !r.Not.Has(rule.NotDst) {
+		to.addr = r.Dst.Addr()
 	}
-	return to, ok && to.protocol != ""
+	return to, r.Proto != 0 && to.port != 0 && to.port == r.DstPorts.Last && !r.Not.Has(rule.NotProto) && !r.Not.Has(rule.NotDstPorts)
 }
 
 // readTable reads the dispatch of a table. It lists the chains first, because after a failed restore it is unknown

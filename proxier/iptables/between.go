@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"synclab/proxier/iptables/rule"
 	"synclab/proxier/plan"
 	"synclab/proxier/tracker"
 )
@@ -160,8 +161,9 @@ func (d *difference) ghost(filter *before) *Rendered {
 	past := &Rendered{port: &plan.ServicePort{ServicePort: &tracker.ServicePort{Name: ghost}}}
 	for to, lines := range filter.lines {
 		for _, l := range lines {
-			if !slices.Contains(wanted.lines[to], l) {
-				past.dispatch[l.dispatch] = append(past.dispatch[l.dispatch], dispatchLine{to, []byte(plainRefusal.Replace(l.text) + "\n")})
+			if !wanted.has(to, l) {
+				text := plainRefusal.Replace(string(l.rule.Append(nil)))
+				past.dispatch[l.dispatch] = append(past.dispatch[l.dispatch], dispatchLine{to, []byte(text + "\n")})
 			}
 		}
 	}
@@ -218,8 +220,7 @@ func (m *mixer) found(wanted *Rendered) *Rendered {
 	old := &Rendered{port: wanted.port}
 	for _, n := range refusing {
 		for _, l := range wanted.dispatch[n] {
-			text := m.rules.settings.canonicalLine(l.text)
-			if slices.Contains(m.filter.lines[l.destination], beforeLine{n, text, jumpTarget(text)}) {
+			if m.filter.has(l.destination, m.rules.settings.parsed(n, l)) {
 				old.dispatch[n] = append(old.dispatch[n], l)
 			}
 		}
@@ -272,7 +273,7 @@ func (m *mixer) captured(to destination) capture {
 	}
 	for _, l := range m.filter.lines[to] {
 		switch {
-		case l.target == "REJECT", l.dispatch == filterServices:
+		case l.rule.Target.Kind == rule.TargetReject, l.dispatch == filterServices:
 			return captureNone
 		case l.dispatch != filterNodePorts:
 			return captureSome

@@ -13,8 +13,9 @@
 //  4. A stager writes the difference to the kernel in payloads. Each line of a payload has an owner, such as a Service
 //     port. See docs/design/iptables-sync-order.md.
 //  5. Tables apply a payload. Host runs iptables-restore with a lock wait and a deadline, and records its time and
-//     memory. Model keeps tables in memory. When a payload is refused, isolate.go finds the cause: first matches that
-//     the machine may lack, then Service ports. See docs/design/iptables-refused-rules.md.
+//     memory. Model keeps tables in memory. Rules that are read back are typed (package rule), and compared as rules.
+//     When a payload is refused, isolate.go finds the cause: first matches that the machine may lack, then Service
+//     ports. See docs/design/iptables-refused-rules.md.
 //
 // A chain that is not written again keeps the counters of its rules.
 //

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"synclab/proxier/backend"
+	"synclab/proxier/iptables/rule"
 	"synclab/proxier/kernel"
 )
 
@@ -116,24 +117,13 @@ type modelChainRules struct{ *Model }
 // Close does nothing.
 func (modelChainRules) Close() {}
 
-// Of parses the rules of a chain.
+// Of returns the rules of a chain.
 func (m modelChainRules) Of(chain string) ([]kernel.ChainRule, error) {
 	var leads []kernel.ChainRule
-	rules, _ := m.Chain(NAT, chain)
-	for _, text := range rules {
-		words, err := splitWords(text)
-		if err != nil {
-			return nil, err
-		}
-		lead := kernel.ChainRule{Rule: kernel.Rule{Jump: jumpTarget(text)}}
-		if to, captures := destinationOf(words[2:]); captures && to.protocol == "udp" {
+	for _, r := range m.Chain(NAT, chain) {
+		lead := kernel.ChainRule{Rule: kernel.Rule{Jump: r.Target.Chain, DNAT: r.Target.To}}
+		if to, captures := destinationOf(&r); captures && r.Proto == rule.UDP {
 			lead.Addr, lead.Protocol, lead.Port = to.addr, unix.IPPROTO_UDP, to.port
-		}
-		if i := slices.Index(words, "--to-destination"); i >= 0 && i+1 < len(words) {
-			lead.DNAT, err = netip.ParseAddrPort(words[i+1])
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", text, err)
 		}
 		leads = append(leads, lead)
 	}

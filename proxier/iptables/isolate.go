@@ -96,9 +96,11 @@ func (b *Backend) referred(table Table) (map[string]bool, error) {
 		return nil, err
 	}
 	referred := map[string]bool{}
-	for _, rule := range rules {
-		if to := targetOf(rule); ownChain(to) {
-			referred[to] = true
+	for _, chain := range rules {
+		for i := range chain {
+			if to := chain[i].Target.Chain; ownChain(to) {
+				referred[to] = true
+			}
 		}
 	}
 	return referred, nil
@@ -129,17 +131,6 @@ func (b *Backend) loosened(want Expected) (string, error) {
 		}
 	}
 	return "", nil
-}
-
-// targetOf returns the chain or verdict that a rule jumps to.
-func targetOf(rule string) string {
-	for _, flag := range []string{" -j ", " -g "} {
-		if at := strings.LastIndex(rule, flag); at >= 0 {
-			target, _, _ := strings.Cut(rule[at+len(flag):], " ")
-			return target
-		}
-	}
-	return ""
 }
 
 // refusal returns the error of a refused restore; nil for any other error.

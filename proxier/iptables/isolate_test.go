@@ -70,7 +70,7 @@ func (p *planned) refusing(refused string) (count *int) {
 		}
 		*count++
 		table := max(strings.LastIndex(text[:at], "*"+string(Filter)+"\n"), strings.LastIndex(text[:at], "*"+string(NAT)+"\n"))
-		if _, err := p.m.apply(strings.NewReader(text[:table])); err != nil {
+		if _, err := p.m.apply([]byte(text[:table])); err != nil {
 			p.t.Error(err)
 		}
 		line := 1 + strings.Count(text[:at+strings.Index(text[at:], "COMMIT\n")], "\n")

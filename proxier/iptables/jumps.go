@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	goiptables "github.com/coreos/go-iptables/iptables"
 	corev1 "k8s.io/api/core/v1"
+
+	"synclab/proxier/iptables/rule"
 )
 
 // jump is a rule by which a built-in chain jumps to a chain of the proxier.
@@ -17,27 +17,33 @@ type jump struct {
 	from    string
 	to      string
 	comment string
-	states  []string // match before the comment
+	state   states // matched before the comment
 }
 
-var newConnections = []string{"-m", "conntrack", "--ctstate", "NEW"}
+// states of match conntrack.
+type states uint32
+
+const (
+	anyState states = 0
+	newState        = states(rule.StateNew)
+)
 
 // jumps in the order in which they are inserted at the top of their chain: the last one ends up on top.
 var jumps = []jump{
-	{Filter, "INPUT", chainExternalServices, "kubernetes externally-visible service portals", newConnections},
-	{Filter, "FORWARD", chainExternalServices, "kubernetes externally-visible service portals", newConnections},
-	{Filter, "INPUT", chainNodePorts, "kubernetes health check service ports", nil},
-	{Filter, "FORWARD", chainServices, "kubernetes service portals", newConnections},
-	{Filter, "OUTPUT", chainServices, "kubernetes service portals", newConnections},
-	{Filter, "FORWARD", chainForward, "kubernetes forwarding rules", nil},
-	{Filter, "INPUT", chainProxyFirewall, "kubernetes load balancer firewall", newConnections},
-	{Filter, "OUTPUT", chainProxyFirewall, "kubernetes load balancer firewall", newConnections},
-	{Filter, "FORWARD", chainProxyFirewall, "kubernetes load balancer firewall", newConnections},
-	{NAT, "OUTPUT", chainServices, "kubernetes service portals", nil},
-	{NAT, "PREROUTING", chainServices, "kubernetes service portals", nil},
-	{NAT, "POSTROUTING", chainPostrouting, "kubernetes postrouting rules", nil},
-	{Filter, "INPUT", chainFirewall, "", nil},
-	{Filter, "OUTPUT", chainFirewall, "", nil},
+	{Filter, "INPUT", chainExternalServices, "kubernetes externally-visible service portals", newState},
+	{Filter, "FORWARD", chainExternalServices, "kubernetes externally-visible service portals", newState},
+	{Filter, "INPUT", chainNodePorts, "kubernetes health check service ports", anyState},
+	{Filter, "FORWARD", chainServices, "kubernetes service portals", newState},
+	{Filter, "OUTPUT", chainServices, "kubernetes service portals", newState},
+	{Filter, "FORWARD", chainForward, "kubernetes forwarding rules", anyState},
+	{Filter, "INPUT", chainProxyFirewall, "kubernetes load balancer firewall", newState},
+	{Filter, "OUTPUT", chainProxyFirewall, "kubernetes load balancer firewall", newState},
+	{Filter, "FORWARD", chainProxyFirewall, "kubernetes load balancer firewall", newState},
+	{NAT, "OUTPUT", chainServices, "kubernetes service portals", anyState},
+	{NAT, "PREROUTING", chainServices, "kubernetes service portals", anyState},
+	{NAT, "POSTROUTING", chainPostrouting, "kubernetes postrouting rules", anyState},
+	{Filter, "INPUT", chainFirewall, "", anyState},
+	{Filter, "OUTPUT", chainFirewall, "", anyState},
 }
 
 // Canary is the empty chain that every table of the proxier has, mangle included.
@@ -45,29 +51,39 @@ const Canary = chainCanary
 
 // Jump is a rule by which a built-in chain jumps to a chain of the proxier.
 type Jump struct {
-	From, To string
-	Rule     string // the text after "-A FROM"
+	From string
+	rule.Rule
 }
 
 // BaseJumps returns the jumps that a table must have, in the order in which they are inserted at the top of their
 // chain.
-func BaseJumps(table Table) []Jump {
+func BaseJumps(table Table, family corev1.IPFamily) []Jump {
 	var base []Jump
 	for _, j := range jumps {
-		if j.table != table {
-			continue
+		if j.table == table {
+			base = append(base, Jump{j.from, j.rule(family)})
 		}
-		rule := strings.Join(j.states, " ")
-		if j.comment != "" {
-			rule += ` -m comment --comment "` + j.comment + `"`
-		}
-		base = append(base, Jump{j.from, j.to, strings.TrimSpace(rule + " -j " + j.to)})
 	}
 	return base
 }
 
+func (j jump) rule(family corev1.IPFamily) rule.Rule {
+	r := rule.Rule{IPv6: family == corev1.IPv6Protocol, Target: rule.Target{Kind: rule.TargetJump, Chain: j.to}}
+	if j.state != anyState {
+		r.Matches = append(r.Matches, rule.Match{Kind: rule.MatchState, Bits: uint32(j.state)})
+	}
+	if j.comment != "" {
+		r.Matches = append(r.Matches, rule.Match{Kind: rule.MatchComment, Name: j.comment})
+	}
+	return r
+}
+
+// spec returns the rule as words for the iptables command.
 func (j jump) spec() []string {
-	spec := slices.Clone(j.states)
+	var spec []string
+	if j.state == newState {
+		spec = append(spec, "-m", "conntrack", "--ctstate", "NEW")
+	}
 	if j.comment != "" {
 		spec = append(spec, "-m", "comment", "--comment", j.comment)
 	}
@@ -112,24 +128,22 @@ func baseChains(table Table) []string {
 
 // missingBase writes the missing base chains, jumps and canary of a table. chains are the existing chains, rules those
 // of the built-in chains.
-func missingBase(p *Payload, table Table, family corev1.IPFamily, chains, rules []string) {
+func missingBase(p *Payload, table Table, family corev1.IPFamily, chains []string, rules map[string][]rule.Rule) {
 	var text []byte
 	lines := 0
-	line := func(parts ...string) {
-		text = append(append(text, strings.Join(parts, " ")...), '\n')
-		lines++
-	}
-	there := func(name string) bool { return slices.Contains(chains, name) }
 	for _, name := range append([]string{chainCanary}, jumpsTo(table)...) {
-		if !there(name) {
-			line(":"+name, "- [0:0]")
+		if !slices.Contains(chains, name) {
+			text = fmt.Appendf(text, ":%s - [0:0]\n", name)
+			lines++
 		}
 	}
-	base := BaseJumps(table)
-	at := places(base, rules, family)
+	base := BaseJumps(table, family)
+	at := places(base, rules)
 	for i, j := range base {
 		if at[i] < 0 {
-			line("-I", j.From, strconv.Itoa(Place(base, at, i)+1), j.Rule)
+			text = fmt.Appendf(text, "-I %s %d", j.From, Place(base, at, i)+1)
+			text = append(j.Append(text), '\n')
+			lines++
 		}
 	}
 	if lines > 0 {
@@ -142,18 +156,10 @@ func missingBase(p *Payload, table Table, family corev1.IPFamily, chains, rules 
 }
 
 // places returns how many rules of its chain are above each jump; -1: the jump is missing.
-func places(jumps []Jump, rules []string, family corev1.IPFamily) []int {
-	at, wanted := make([]int, len(jumps)), make([]string, len(jumps))
-	for i, j := range jumps {
-		at[i], wanted[i] = -1, Canonical("-A "+j.From+" "+j.Rule, family)
-	}
-	above := map[string]int{} // rules so far, by chain
-	for _, rule := range rules {
-		if i := slices.Index(wanted, rule); i >= 0 && at[i] < 0 {
-			at[i] = above[jumps[i].From]
-		}
-		from, _, _ := strings.Cut(strings.TrimPrefix(rule, "-A "), " ")
-		above[from]++
+func places(jumps []Jump, rules map[string][]rule.Rule) []int {
+	at := make([]int, len(jumps))
+	for i := range jumps {
+		at[i] = slices.IndexFunc(rules[jumps[i].From], func(r rule.Rule) bool { return r.Equal(&jumps[i].Rule) })
 	}
 	return at
 }

@@ -1,11 +1,14 @@
 package iptables
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"synclab/proxier/iptables/rule"
 )
 
 // Whichever jump is missing, it returns to its position among the others, and foreign rules stay where they are.
@@ -14,29 +17,31 @@ func TestJumpsComeBackInPlace(t *testing.T) {
 	if err := m.EnsureJumps(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for table := range m.tables {
-		for _, j := range BaseJumps(table) {
-			before := slices.Clone(m.tables[table][j.From])
-			rule := Canonical("-A "+j.From+" "+j.Rule, corev1.IPv4Protocol)
-			for _, foreign := range [][]string{nil, {"-A " + j.From + " -j FOREIGN"}} {
+	for table := range builtin {
+		for _, j := range BaseJumps(table, corev1.IPv4Protocol) {
+			chain := m.tables[string(table)][j.From]
+			before := chain.Rules
+			at := slices.IndexFunc(before, func(r rule.Rule) bool { return r.Equal(&j.Rule) })
+			for _, foreign := range [][]rule.Rule{nil, {{Target: rule.Target{Kind: rule.TargetReturn}}}} {
 				want := slices.Concat(before, foreign)
-				m.tables[table][j.From] = slices.DeleteFunc(slices.Clone(want), func(r string) bool { return r == rule })
-				gone := m.tables[table][j.From]
+				gone := slices.Delete(slices.Clone(want), at, at+1)
+				chain.Rules = gone
 				if err := m.EnsureJumps(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				if now := m.tables[table][j.From]; !slices.Equal(now, want) {
-					t.Errorf("%s %s without its jump to %s:\n%s\nwant\n%s", table, j.From, j.To, strings.Join(now, "\n"), strings.Join(want, "\n"))
+				if now := m.Chain(table, j.From); !reflect.DeepEqual(now, want) {
+					t.Errorf("%s %s without its jump to %s:\n%+v\nwant\n%+v", table, j.From, j.Target.Chain, now, want)
 				}
 				var p Payload
 				p.Written = map[Table]Count{}
 				chains, _ := m.Chains(table)
-				missingBase(&p, table, corev1.IPv4Protocol, chains, gone)
-				if at := slices.Index(want, rule); !strings.Contains(string(p.Text()), "-I "+j.From+" "+string(rune('1'+at))+" "+j.Rule+"\n") {
-					t.Errorf("want it at %d:\n%s", at+1, p.Text())
+				missingBase(&p, table, corev1.IPv4Protocol, chains, map[string][]rule.Rule{j.From: gone})
+				if insert := "-I " + j.From + " " + string(rune('1'+at)) + string(j.Append(nil)) + "\n"; !strings.Contains(string(p.Text()), insert) {
+					t.Errorf("want %s in:\n%s", insert, p.Text())
 				}
-				m.tables[table][j.From] = before
+				chain = m.tables[string(table)][j.From]
 			}
+			chain.Rules = before
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"io"
@@ -13,13 +12,14 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"synclab/proxier/iptables/rule"
 )
 
-// Model is a set of iptables tables in memory with the semantics of iptables-restore. Rules are stored as iptables-save
-// prints them. It does not match packets.
+// Model is a set of iptables tables in memory with the semantics of iptables-restore. It does not match packets.
 type Model struct {
 	family corev1.IPFamily
-	tables map[Table]map[string][]string
+	tables rule.Tables
 	// Fail, when set, is called before each payload. Its error fails the restore with nothing applied.
 	Fail func(*Payload) error
 	// Committed, when set, is called after each table of a payload. Its error kills the restore there.
@@ -34,28 +34,31 @@ var builtin = map[Table][]string{
 }
 
 // NewModel makes empty tables.
-func NewModel(family corev1.IPFamily) *Model {
-	m := &Model{family: family, tables: map[Table]map[string][]string{}}
+func NewModel(family corev1.IPFamily) *Model { return ModelOf(family, rule.Tables{}) }
+
+// ModelOf makes a Model with the given tables, which it may change. It adds missing tables and base chains.
+func ModelOf(family corev1.IPFamily, tables rule.Tables) *Model {
 	for table, chains := range builtin {
-		m.tables[table] = map[string][]string{}
-		for _, chain := range chains {
-			m.tables[table][chain] = nil
+		if tables[string(table)] == nil {
+			tables[string(table)] = map[string]*rule.Chain{}
+		}
+		for _, name := range chains {
+			if tables[string(table)][name] == nil {
+				tables[string(table)][name] = &rule.Chain{Policy: "ACCEPT"}
+			}
 		}
 	}
-	return m
+	return &Model{family: family, tables: tables}
 }
 
 // Clone returns an independent copy, without Fail and Committed.
-func (m *Model) Clone() *Model {
-	c := &Model{family: m.family, tables: map[Table]map[string][]string{}}
-	for table, chains := range m.tables {
-		c.tables[table] = maps.Clone(chains)
-	}
-	return c
-}
+func (m *Model) Clone() *Model { return &Model{family: m.family, tables: m.tables.Clone()} }
 
 // Family of the tables.
 func (m *Model) Family() corev1.IPFamily { return m.family }
+
+// Tables returns the content. Later restores change the maps, but not the chains in them.
+func (m *Model) Tables() rule.Tables { return m.tables }
 
 // Restore applies a payload, table by table. A table that fails stays unchanged; the tables before it are applied.
 func (m *Model) Restore(_ context.Context, p *Payload) (Run, error) {
@@ -66,7 +69,7 @@ func (m *Model) Restore(_ context.Context, p *Payload) (Run, error) {
 			return run, err
 		}
 	}
-	line, err := m.apply(bytes.NewReader(p.Text()))
+	line, err := m.apply(p.Text())
 	if err != nil {
 		run.ExitCode = 1
 		if line == 0 {
@@ -77,102 +80,97 @@ func (m *Model) Restore(_ context.Context, p *Payload) (Run, error) {
 	return run, nil
 }
 
-func (m *Model) apply(r io.Reader) (line int, err error) {
-	var table Table
-	var chains map[string][]string
-	scanner := bufio.NewScanner(r)
-	scanner.Buffer(nil, 1<<20)
-	for scanner.Scan() {
+func (m *Model) apply(text []byte) (line int, err error) {
+	var t *transaction
+	parser := rule.NewParser(m.family)
+	for text := range strings.Lines(string(text)) {
 		line++
-		text := scanner.Text()
+		text = strings.TrimSuffix(text, "\n")
 		switch {
 		case strings.HasPrefix(text, "*"):
-			table = Table(text[1:])
-			chains = maps.Clone(m.tables[table])
+			t = &transaction{table: text[1:], chains: maps.Clone(m.tables[text[1:]]), own: map[string]bool{}, parser: parser}
+		case t == nil:
+			return line, fmt.Errorf("%q is outside of a table", text)
 		case text == "COMMIT":
-			if err := checkJumps(chains); err != nil {
+			if err := t.checkJumps(); err != nil {
 				return line, err
 			}
-			m.tables[table] = chains
+			m.tables[t.table], t = t.chains, nil
 			if m.Committed != nil {
 				if err := m.Committed(); err != nil {
 					return 0, err
 				}
 			}
 		default:
-			if err := m.line(table, chains, text); err != nil {
+			if err := t.line(text); err != nil {
 				return line, err
 			}
 		}
 	}
-	return line, scanner.Err()
+	return line, nil
 }
 
-func (m *Model) line(table Table, chains map[string][]string, text string) error {
+// transaction changes one table. The chains of own are not those of the Model.
+type transaction struct {
+	table  string
+	chains map[string]*rule.Chain
+	own    map[string]bool
+	parser *rule.Parser
+}
+
+func (t *transaction) line(text string) error {
 	switch {
 	case strings.HasPrefix(text, ":"):
 		name, _, _ := strings.Cut(text[1:], " ")
-		chains[name] = nil
+		policy := "-"
+		if c := t.chains[name]; c != nil {
+			policy = c.Policy
+		}
+		t.chains[name], t.own[name] = &rule.Chain{Policy: policy}, true
 	case strings.HasPrefix(text, "-A "):
-		chain := strings.Fields(text)[1]
-		if _, there := chains[chain]; !there {
-			return fmt.Errorf("no chain %s in %s", chain, table)
+		name, r, err := t.parser.Parse(text)
+		if err != nil {
+			return err
 		}
-		chains[chain] = append(slices.Clip(chains[chain]), Canonical(text, m.family))
+		c := t.chains[name]
+		if c == nil {
+			return fmt.Errorf("no chain %s in %s", name, t.table)
+		}
+		if !t.own[name] {
+			c = &rule.Chain{Policy: c.Policy, Rules: slices.Clone(c.Rules)}
+			t.chains[name], t.own[name] = c, true
+		}
+		c.Rules = append(c.Rules, r)
 	case strings.HasPrefix(text, "-X "):
-		chain := text[3:]
-		if _, there := chains[chain]; !there {
-			return fmt.Errorf("no chain %s in %s", chain, table)
-		}
-		if len(chains[chain]) > 0 {
-			return fmt.Errorf("chain %s in %s is not empty", chain, table)
-		}
-		if user := referrer(chains, chain); user != "" {
-			return fmt.Errorf("chain %s in %s is referred to by %s", chain, table, user)
-		}
-		delete(chains, chain)
+		return t.deleteChain(text[3:])
 	default:
 		return fmt.Errorf("cannot parse the line %q", text)
 	}
 	return nil
 }
 
-// jumpTarget of a rule; empty when it has none.
-func jumpTarget(rule string) string {
-	_, after, ok := strings.Cut(rule, " -j ")
-	if !ok {
-		_, after, ok = strings.Cut(rule, " -g ")
+func (t *transaction) deleteChain(name string) error {
+	c := t.chains[name]
+	switch {
+	case c == nil:
+		return fmt.Errorf("no chain %s in %s", name, t.table)
+	case len(c.Rules) > 0:
+		return fmt.Errorf("chain %s in %s is not empty", name, t.table)
 	}
-	if !ok {
-		return ""
-	}
-	target, _, _ := strings.Cut(after, " ")
-	return target
-}
-
-func referrer(chains map[string][]string, target string) string {
-	for name, rules := range chains {
-		for _, rule := range rules {
-			if jumpTarget(rule) == target {
-				return name
-			}
+	for from, c := range t.chains {
+		if slices.ContainsFunc(c.Rules, func(r rule.Rule) bool { return r.Target.Chain == name }) {
+			return fmt.Errorf("chain %s in %s is referred to by %s", name, t.table, from)
 		}
 	}
-	return ""
+	delete(t.chains, name)
+	return nil
 }
 
-// targets are the verdicts and extensions that a rule may end in.
-var targets = map[string]bool{
-	"ACCEPT": true, "DROP": true, "RETURN": true, "REJECT": true, "MARK": true, "MASQUERADE": true, "DNAT": true, "": true,
-}
-
-func checkJumps(chains map[string][]string) error {
-	for name, rules := range chains {
-		for _, rule := range rules {
-			if target := jumpTarget(rule); !targets[target] {
-				if _, there := chains[target]; !there {
-					return fmt.Errorf("chain %s jumps to the missing chain %s", name, target)
-				}
+func (t *transaction) checkJumps() error {
+	for name, c := range t.chains {
+		for i := range c.Rules {
+			if to := &c.Rules[i].Target; to.Kind == rule.TargetJump && t.chains[to.Chain] == nil {
+				return fmt.Errorf("chain %s jumps to the missing chain %s", name, to.Chain)
 			}
 		}
 	}
@@ -181,43 +179,37 @@ func checkJumps(chains map[string][]string) error {
 
 // EnsureJumps creates missing base chains and missing jumps to them.
 func (m *Model) EnsureJumps(context.Context) error {
-	for _, chains := range m.tables {
-		if _, there := chains[chainCanary]; !there {
-			chains[chainCanary] = nil
-		}
-	}
-	for table, chains := range m.tables {
-		base := BaseJumps(table)
-		at := places(base, slices.Concat(slices.Collect(maps.Values(chains))...), m.family)
-		for i, j := range base {
-			if _, there := chains[j.To]; !there {
-				chains[j.To] = nil
+	for table := range builtin {
+		chains := m.tables[string(table)]
+		for _, name := range append([]string{chainCanary}, jumpsTo(table)...) {
+			if chains[name] == nil {
+				chains[name] = &rule.Chain{Policy: "-"}
 			}
+		}
+		base := BaseJumps(table, m.family)
+		at := places(base, rulesOf(chains))
+		for i, j := range base {
 			if at[i] < 0 {
-				rule := Canonical("-A "+j.From+" "+j.Rule, m.family)
-				chains[j.From] = slices.Insert(slices.Clone(chains[j.From]), Place(base, at, i), rule)
+				c := chains[j.From]
+				chains[j.From] = &rule.Chain{Policy: c.Policy, Rules: slices.Insert(slices.Clone(c.Rules), Place(base, at, i), j.Rule)}
 			}
 		}
 	}
 	return nil
 }
 
-func (m *Model) jumpRule(j jump) string {
-	var l lines
-	spec := j.spec()
-	for i, word := range spec {
-		if strings.Contains(word, " ") {
-			spec[i] = `"` + word + `"`
-		}
+func rulesOf(chains map[string]*rule.Chain) map[string][]rule.Rule {
+	rules := make(map[string][]rule.Rule, len(chains))
+	for name, c := range chains {
+		rules[name] = c.Rules
 	}
-	l.rule(j.from, "", spec...)
-	return Canonical(strings.TrimSpace(string(l.text)), m.family)
+	return rules
 }
 
 // Chains returns the names of the user-defined chains of a table.
 func (m *Model) Chains(table Table) ([]string, error) {
 	var names []string
-	for name := range m.tables[table] {
+	for name := range m.tables[string(table)] {
 		if !slices.Contains(builtin[table], name) {
 			names = append(names, name)
 		}
@@ -237,9 +229,10 @@ func (m *Model) Stamp() (Stamp, error) {
 // Others counts rules once and chains twice, minus those of own, as Installed does.
 func (m *Model) Others(own map[Table]Count) (others Stamp, err error) {
 	for n, table := range []Table{NAT, Filter, Mangle} {
-		entries := 2 * (len(m.tables[table]) - own[table].Chains)
-		for _, rules := range m.tables[table] {
-			entries += len(rules)
+		chains := m.tables[string(table)]
+		entries := 2 * (len(chains) - own[table].Chains)
+		for _, c := range chains {
+			entries += len(c.Rules)
 		}
 		others[n] = uint64(entries - own[table].Rules)
 	}
@@ -250,15 +243,16 @@ func (m *Model) Others(own map[Table]Count) (others Stamp, err error) {
 func (m *Model) Drift(_ context.Context, want Expected) (string, error) {
 	for _, table := range []Table{Mangle, NAT, Filter} {
 		tally := map[string]int{}
-		for chain, rules := range m.tables[table] {
-			tally[chain] = len(rules)
+		for name, c := range m.tables[string(table)] {
+			tally[name] = len(c.Rules)
 		}
 		if found := driftIn(table, tally, want); found != "" {
 			return found, nil
 		}
 	}
 	for _, j := range jumps {
-		if !slices.Contains(m.tables[j.table][j.from], m.jumpRule(j)) {
+		jump := j.rule(m.family)
+		if !slices.ContainsFunc(m.Chain(j.table, j.from), func(r rule.Rule) bool { return r.Equal(&jump) }) {
 			return fmt.Sprintf("jump from %s to %s in %s is missing", j.from, j.to, j.table), nil
 		}
 	}
@@ -267,50 +261,48 @@ func (m *Model) Drift(_ context.Context, want Expected) (string, error) {
 
 // Flush empties the chains of a table, as iptables -F does.
 func (m *Model) Flush(table Table) {
-	for chain := range m.tables[table] {
-		m.tables[table][chain] = nil
+	for name, c := range m.tables[string(table)] {
+		m.tables[string(table)][name] = &rule.Chain{Policy: c.Policy}
 	}
 }
 
-// Rules returns the rules of the named chains of a table, or of all chains when none is named.
-func (m *Model) Rules(table Table, chains ...string) ([]string, error) {
+// Rules returns the rules of the named chains of a table by chain, or of all chains when none is named.
+func (m *Model) Rules(table Table, chains ...string) (map[string][]rule.Rule, error) {
 	if len(chains) == 0 {
-		chains = slices.Sorted(maps.Keys(m.tables[table]))
+		return rulesOf(m.tables[string(table)]), nil
 	}
-	var rules []string
-	for _, c := range chains {
-		own, there := m.tables[table][c]
-		if !there && !slices.Contains(builtin[table], c) {
-			return nil, fmt.Errorf("chain %s in %s: there is no such chain", c, table) // the tools fail too
+	rules := map[string][]rule.Rule{}
+	for _, name := range chains {
+		c := m.tables[string(table)][name]
+		if c == nil {
+			return nil, fmt.Errorf("chain %s in %s: there is no such chain", name, table) // the tools fail too
 		}
-		rules = append(rules, own...)
+		rules[name] = c.Rules
 	}
 	return rules, nil
 }
 
-// Chain returns the rules of a chain as iptables-save prints them, and whether the chain exists.
-func (m *Model) Chain(table Table, chain string) ([]string, bool) {
-	rules, there := m.tables[table][chain]
-	return rules, there
+// Chain returns the rules of a chain; none if the chain does not exist.
+func (m *Model) Chain(table Table, name string) []rule.Rule {
+	if c := m.tables[string(table)][name]; c != nil {
+		return c.Rules
+	}
+	return nil
 }
 
 // Save writes the tables in the format of iptables-save, with sorted chains and counters of zero.
 func (m *Model) Save(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	for _, table := range []Table{Mangle, Filter, NAT} {
+		chains := m.tables[string(table)]
 		fmt.Fprintf(b, "*%s\n", table)
-		names := slices.Sorted(maps.Keys(m.tables[table]))
-		for _, chain := range builtin[table] {
-			fmt.Fprintf(b, ":%s ACCEPT [0:0]\n", chain)
+		for _, name := range m.tables.Chains(string(table)) {
+			fmt.Fprintf(b, ":%s %s [0:0]\n", name, chains[name].Policy)
 		}
-		for _, chain := range names {
-			if !slices.Contains(builtin[table], chain) {
-				fmt.Fprintf(b, ":%s - [0:0]\n", chain)
-			}
-		}
-		for _, chain := range names {
-			for _, rule := range m.tables[table][chain] {
-				fmt.Fprintln(b, rule)
+		for _, name := range slices.Sorted(maps.Keys(chains)) {
+			for i := range chains[name].Rules {
+				line := append(append(b.AvailableBuffer(), "-A "...), name...)
+				b.Write(append(chains[name].Rules[i].Append(line), '\n'))
 			}
 		}
 		fmt.Fprintln(b, "COMMIT")
@@ -318,31 +310,11 @@ func (m *Model) Save(w io.Writer) error {
 	return b.Flush()
 }
 
-// ReadSaved reads the output of iptables-save into a Model, in canonical form.
-func ReadSaved(r io.Reader, family corev1.IPFamily) (*Model, error) {
-	m := NewModel(family)
-	var table map[string][]string
-	scanner := bufio.NewScanner(r)
-	scanner.Buffer(nil, 1<<20)
-	for scanner.Scan() {
-		text := scanner.Text()
-		switch {
-		case text == "" || text[0] == '#' || text == "COMMIT":
-		case text[0] == '*':
-			table = m.tables[Table(text[1:])]
-			if table == nil {
-				table = map[string][]string{}
-				m.tables[Table(text[1:])] = table
-			}
-		case table == nil:
-			return nil, errors.New("iptables-save output has a rule before its *table line")
-		case text[0] == ':':
-			name, _, _ := strings.Cut(text[1:], " ")
-			table[name] = nil
-		default:
-			chain := strings.Fields(text)[1]
-			table[chain] = append(table[chain], Canonical(text, family))
-		}
+// ReadSaved reads the output of iptables-save into a Model.
+func ReadSaved(family corev1.IPFamily, text []byte) (*Model, error) {
+	tables, err := rule.ParseTables(family, bytes.TrimSpace(text))
+	if err != nil {
+		return nil, err
 	}
-	return m, scanner.Err()
+	return ModelOf(family, tables), nil
 }

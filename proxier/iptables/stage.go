@@ -263,7 +263,7 @@ func (r *reach) same(name tracker.ServicePortName) bool {
 	now.addRendered(&r.rules.settings, NAT, rendered)
 	for to, lines := range now.lines {
 		count += len(lines)
-		if r.alone[to] != name || !slices.EqualFunc(lines, r.past.lines[to], func(a, b beforeLine) bool { return a.text == b.text }) {
+		if r.alone[to] != name || !slices.EqualFunc(lines, r.past.lines[to], func(a, b beforeLine) bool { return a.rule.Equal(&b.rule) }) {
 			return false
 		}
 	}

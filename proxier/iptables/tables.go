@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"synclab/proxier/iptables/rule"
 	"synclab/proxier/kernel"
 )
 
@@ -20,9 +21,8 @@ type Tables interface {
 	EnsureJumps(ctx context.Context) error
 	// Chains returns the names of the user-defined chains of a table.
 	Chains(table Table) ([]string, error)
-	// Rules returns the rules of the named chains of a table, or of all chains when none is named, as iptables-save
-	// prints them.
-	Rules(table Table, chains ...string) ([]string, error)
+	// Rules returns the rules of the named chains of a table by chain, or of all chains when none is named.
+	Rules(table Table, chains ...string) (map[string][]rule.Rule, error)
 	// ChainRules opens the rules of nat, to follow jumps from chain to chain.
 	ChainRules() (ChainRules, error)
 	// Stamp returns a fingerprint that changes when a table may have changed. Comparing two costs next to nothing.
@@ -80,7 +80,7 @@ func (h *Host) EnsureJumps(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("listing the chains of %s: %w", table, err)
 		}
-		var rules []string
+		var rules map[string][]rule.Rule
 		switch from := baseChains(table); {
 		case len(chains) == 0 || len(from) == 0: // without chains there are no jumps to them
 		case table == Filter:
@@ -125,57 +125,49 @@ const oneByOne = 200_000
 // fewChains is the number of chains that are read one by one whatever the size of the table.
 const fewChains = 16
 
-// Rules returns the rules of the named chains of a table, or of all chains when none is named. It runs the tool once,
-// or once for each chain. The legacy variant reads the whole table each time. The nft variant needs minutes to print a
-// large one.
-func (i Installed) Rules(table Table, chains ...string) ([]string, error) {
-	run := func(tool string, args ...string) ([]string, error) {
+// Rules returns the rules of the named chains of a table by chain, or of all chains when none is named. It runs the
+// tool once, or once for each chain. The legacy variant reads the whole table each time. The nft variant needs minutes
+// to print a large one.
+func (i Installed) Rules(table Table, chains ...string) (map[string][]rule.Rule, error) {
+	rules, parser := map[string][]rule.Rule{}, rule.NewParser(i.Family)
+	run := func(tool string, args ...string) error {
 		path, err := FindBinary(Binary(i.Variant, i.Family, tool))
 		if err != nil {
-			return nil, err
+			return err
 		}
 		out, err := exec.Command(path, append(args, "-t", string(table))...).Output()
 		if err != nil {
-			return nil, fmt.Errorf("reading %s: %s: %w", table, path, err)
+			return fmt.Errorf("reading %s: %s: %w", table, path, err)
 		}
-		var rules []string
 		for line := range strings.Lines(string(out)) {
-			if strings.HasPrefix(line, "-A ") {
-				rules = append(rules, strings.TrimSuffix(line, "\n"))
+			text, isRule := strings.CutPrefix(line, "-A ")
+			if chain, _, _ := strings.Cut(text, " "); !isRule || len(chains) > 0 && !slices.Contains(chains, chain) {
+				continue
 			}
+			chain, r := parseRule(parser, strings.TrimSuffix(line, "\n"))
+			rules[chain] = append(rules[chain], r)
 		}
-		return rules, nil
-	}
-	if len(chains) == 0 {
-		return run("save")
+		return nil
 	}
 	whole, err := i.readWhole(table, len(chains))
 	if err != nil {
 		return nil, err
 	}
 	if whole {
-		asked := make(map[string]bool, len(chains))
-		for _, c := range chains {
-			asked[c] = true
-		}
-		all, err := run("save")
-		return slices.DeleteFunc(all, func(rule string) bool { return !asked[strings.Fields(rule)[1]] }), err
+		return rules, run("save")
 	}
-	var all []string
 	for _, c := range chains {
-		rules, err := run("", "-w", "5", "-S", c)
-		if err != nil {
+		if err := run("", "-w", "5", "-S", c); err != nil {
 			return nil, fmt.Errorf("chain %s: %w", c, err)
 		}
-		all = append(all, rules...)
 	}
-	return all, nil
+	return rules, nil
 }
 
-// readWhole reports whether reading the whole table is faster than reading so many chains one by one.
+// readWhole reports whether reading the whole table is faster than reading so many chains one by one. 0: all chains.
 func (i Installed) readWhole(table Table, chains int) (bool, error) {
-	if i.Variant == Legacy || chains <= fewChains {
-		return i.Variant == Legacy && chains > 1, nil
+	if chains == 0 || i.Variant == Legacy || chains <= fewChains {
+		return chains == 0 || i.Variant == Legacy && chains > 1, nil
 	}
 	all, err := kernel.Chains(string(i.Variant), i.Family, string(table))
 	return len(all)*len(all) < chains*oneByOne, err

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/proxier/backend"
+	"synclab/proxier/iptables/rule"
 	"synclab/proxier/plan"
 	"synclab/proxier/tracker"
 	"synclab/proxier/walk"
@@ -162,8 +163,12 @@ func natText(s *settings, layout layout, all []*Rendered) []byte {
 func TestTreeChains(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(treeAddresses)) {
 		rng := rand.New(rand.NewPCG(2, 2))
-		s := newSettings(backend.Settings{Family: corev1.IPv4Protocol}, Tree)
 		layout, addr := newTree(), treeAddresses[name](rng)
+		family := corev1.IPv4Protocol
+		if addr(0, 0).Is6() {
+			family = corev1.IPv6Protocol
+		}
+		s := newSettings(backend.Settings{Family: family}, Tree)
 		rules := map[Table]int{}
 		for i := range 3000 {
 			port := serving(i, rng, addr)
@@ -180,14 +185,18 @@ func TestTreeChains(t *testing.T) {
 			}
 			rules[c.table] += b.count
 			for line := range strings.Lines(string(b.text)) {
-				target := chain{c.table, jumpTarget(strings.TrimSpace(line))}
+				_, r, err := rule.Parse(s.Family, line)
+				if err != nil {
+					t.Fatal(err)
+				}
+				target := chain{c.table, r.Target.Chain}
 				if !isLayoutChain(target.name) {
 					continue
 				}
 				if led[target]++; layout.level(target) >= layout.level(c) {
 					t.Errorf("%s: %v jumps to %v, which has no lower level", name, c, target)
 				}
-				if strings.Contains(line, " -g ") != isLayoutChain(c.name) {
+				if r.Target.Goto != isLayoutChain(c.name) {
 					t.Errorf("%s: jumps are for the root, gotos for all else: %s", name, line)
 				}
 			}

@@ -1,7 +1,6 @@
 package nftables
 
 import (
-	"bytes"
 	"context"
 	"testing"
 	"time"
@@ -56,11 +55,7 @@ func classic(t *testing.T, settings backend.Settings, c *cluster) *walk.Rules {
 	if _, err := b.Sync(context.Background(), backend.Request{Full: true, Ports: c.plan.Ports(), Endpoints: c.plan.KnownEndpoints()}); err != nil {
 		t.Fatal(err)
 	}
-	var text bytes.Buffer
-	if err := m.Save(&text); err != nil {
-		t.Fatal(err)
-	}
-	rules, err := walk.ParseIptables(c.family, text.Bytes())
+	rules, err := walk.CompileIptables(c.family, m.Tables())
 	if err != nil {
 		t.Fatal(err)
 	}

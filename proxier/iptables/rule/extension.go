@@ -17,8 +17,8 @@ type extension struct {
 // syntax is an extension with fields. An extension without a syntax is foreign, or a chain.
 type syntax struct {
 	options map[string]arguments // that have fields
-	match   func(p *parser, extension int) (Match, error)
-	target  func(p *parser, extension int) (Target, error)
+	match   func(p *Parser, extension int) (Match, error)
+	target  func(p *Parser, extension int) (Target, error)
 }
 
 // arguments of an option with a field.
@@ -34,38 +34,38 @@ var (
 	invertOne  = arguments{1, true}
 )
 
-var ports = &syntax{map[string]arguments{"--sport": invertOne, "--dport": invertOne}, (*parser).ports, nil}
+var ports = &syntax{map[string]arguments{"--sport": invertOne, "--dport": invertOne}, (*Parser).ports, nil}
 
 var matches = map[string]*syntax{
-	"comment":   {map[string]arguments{"--comment": one}, (*parser).comment, nil},
-	"nfacct":    {map[string]arguments{"--nfacct-name": one}, (*parser).accounting, nil},
+	"comment":   {map[string]arguments{"--comment": one}, (*Parser).comment, nil},
+	"nfacct":    {map[string]arguments{"--nfacct-name": one}, (*Parser).accounting, nil},
 	"tcp":       ports,
 	"udp":       ports,
 	"sctp":      ports,
-	"addrtype":  {map[string]arguments{"--src-type": invertOne, "--dst-type": invertOne}, (*parser).addrtype, nil},
-	"conntrack": {map[string]arguments{"--ctstate": invertOne}, (*parser).states, nil},
-	"mark":      {map[string]arguments{"--mark": invertOne}, (*parser).mark, nil},
-	"statistic": {map[string]arguments{"--mode": one, "--probability": invertOne}, (*parser).random, nil},
+	"addrtype":  {map[string]arguments{"--src-type": invertOne, "--dst-type": invertOne}, (*Parser).addrtype, nil},
+	"conntrack": {map[string]arguments{"--ctstate": invertOne}, (*Parser).states, nil},
+	"mark":      {map[string]arguments{"--mark": invertOne}, (*Parser).mark, nil},
+	"statistic": {map[string]arguments{"--mode": one, "--probability": invertOne}, (*Parser).random, nil},
 	"recent": {map[string]arguments{
 		"--set": invertFlag, "--rcheck": invertFlag, "--seconds": one, "--reap": flag, "--name": one, "--mask": one, "--rsource": flag,
-	}, (*parser).recent, nil},
-	"bpf": {map[string]arguments{"--bytecode": one}, (*parser).program, nil},
+	}, (*Parser).recent, nil},
+	"bpf": {map[string]arguments{"--bytecode": one}, (*Parser).program, nil},
 }
 
 var targets = map[string]*syntax{
 	"ACCEPT": verdict(TargetAccept),
 	"DROP":   verdict(TargetDrop),
 	"RETURN": verdict(TargetReturn),
-	"REJECT": {map[string]arguments{"--reject-with": one}, nil, (*parser).reject},
-	"MARK":   {map[string]arguments{"--set-xmark": one, "--or-mark": one, "--xor-mark": one}, nil, (*parser).setMark},
-	"DNAT":   {map[string]arguments{"--to-destination": one}, nil, (*parser).dnat},
-	"MASQUERADE": {map[string]arguments{"--random-fully": flag}, nil, func(p *parser, i int) (Target, error) {
+	"REJECT": {map[string]arguments{"--reject-with": one}, nil, (*Parser).reject},
+	"MARK":   {map[string]arguments{"--set-xmark": one, "--or-mark": one, "--xor-mark": one}, nil, (*Parser).setMark},
+	"DNAT":   {map[string]arguments{"--to-destination": one}, nil, (*Parser).dnat},
+	"MASQUERADE": {map[string]arguments{"--random-fully": flag}, nil, func(p *Parser, i int) (Target, error) {
 		return Target{Kind: TargetMasquerade, RandomFully: p.find(i, "--random-fully") != nil}, nil
 	}},
 }
 
 func verdict(kind TargetKind) *syntax {
-	return &syntax{target: func(*parser, int) (Target, error) { return Target{Kind: kind}, nil }}
+	return &syntax{target: func(*Parser, int) (Target, error) { return Target{Kind: kind}, nil }}
 }
 
 // foreignTargets are the other targets of iptables. All other names are chains.
@@ -83,7 +83,7 @@ type option struct {
 }
 
 // load adds the extension of -m, -j or -g.
-func (p *parser) load(how string, not bool) error {
+func (p *Parser) load(how string, not bool) error {
 	if not {
 		return errNotInverted
 	}
@@ -108,7 +108,7 @@ func (p *parser) load(how string, not bool) error {
 
 // extensionOption reads an option of an extension. Each option with a field belongs to the extension that has it. Every
 // other option belongs to the extension before it.
-func (p *parser) extensionOption(name string, not bool) error {
+func (p *Parser) extensionOption(name string, not bool) error {
 	last := len(p.extensions) - 1
 	if last < 0 || p.extensions[last].goTo || !strings.HasPrefix(name, "-") {
 		return errors.New("not an option of a rule, and no extension has it")
@@ -140,7 +140,7 @@ func (p *parser) extensionOption(name string, not bool) error {
 func isOption(raw string) bool { return raw == "!" || len(raw) > 1 && raw[0] == '-' }
 
 // find returns an option of an extension; nil: it was not given.
-func (p *parser) find(extension int, name string) *option {
+func (p *Parser) find(extension int, name string) *option {
 	for i := range p.options {
 		if o := &p.options[i]; o.extension == extension && o.name == name {
 			return o
@@ -150,7 +150,7 @@ func (p *parser) find(extension int, name string) *option {
 }
 
 // only returns the argument of an option that the extension needs.
-func (p *parser) only(extension int, name string) (text string, not bool, err error) {
+func (p *Parser) only(extension int, name string) (text string, not bool, err error) {
 	o := p.find(extension, name)
 	if o == nil {
 		return "", false, errors.New("no " + name)
@@ -159,13 +159,13 @@ func (p *parser) only(extension int, name string) (text string, not bool, err er
 }
 
 // known reports whether all options of an extension have fields.
-func (p *parser) known(extension int) bool {
+func (p *Parser) known(extension int) bool {
 	return p.extensions[extension].syntax != nil &&
 		!slices.ContainsFunc(p.options, func(o option) bool { return o.extension == extension && !o.typed })
 }
 
 // foreign returns an extension with its options, as spelled.
-func (p *parser) foreign(extension int) string {
+func (p *Parser) foreign(extension int) string {
 	var b strings.Builder
 	b.WriteString(p.extensions[extension].name)
 	for i := range p.options {

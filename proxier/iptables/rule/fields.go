@@ -13,17 +13,17 @@ import (
 )
 
 // match makes the Match of an extension.
-func (p *parser) match(i int) (Match, error) {
+func (p *Parser) match(i int) (Match, error) {
 	if !p.known(i) {
 		return p.foreignMatch(i), nil
 	}
 	return p.extensions[i].syntax.match(p, i)
 }
 
-func (p *parser) foreignMatch(i int) Match { return Match{Kind: MatchForeign, Words: p.foreign(i)} }
+func (p *Parser) foreignMatch(i int) Match { return Match{Kind: MatchForeign, Words: p.foreign(i)} }
 
 // target makes the Target of an extension.
-func (p *parser) target(i int) (Target, error) {
+func (p *Parser) target(i int) (Target, error) {
 	x := &p.extensions[i]
 	switch {
 	case p.known(i):
@@ -35,18 +35,18 @@ func (p *parser) target(i int) (Target, error) {
 	return Target{Kind: TargetForeign, Words: p.foreign(i)}, nil
 }
 
-func (p *parser) comment(i int) (Match, error) {
+func (p *Parser) comment(i int) (Match, error) {
 	text, _, err := p.only(i, "--comment")
 	return Match{Kind: MatchComment, Name: text}, err
 }
 
-func (p *parser) accounting(i int) (Match, error) {
+func (p *Parser) accounting(i int) (Match, error) {
 	name, _, err := p.only(i, "--nfacct-name")
 	return Match{Kind: MatchAccounting, Name: name}, err
 }
 
 // ports parses match tcp, udp or sctp, and sets the rule's ports.
-func (p *parser) ports(i int) (Match, error) {
+func (p *Parser) ports(i int) (Match, error) {
 	r, name := &p.rule, p.extensions[i].name
 	if r.Proto.String() != name || r.Not.Has(NotProto) {
 		return Match{}, fmt.Errorf("needs -p %s", name) // the kernel refuses the rule
@@ -96,7 +96,7 @@ func parsePorts(text string) (ports Ports, err error) {
 }
 
 // addrtype parses match addrtype. It is typed with one option and type LOCAL.
-func (p *parser) addrtype(i int) (Match, error) {
+func (p *Parser) addrtype(i int) (Match, error) {
 	src, dst := p.find(i, "--src-type"), p.find(i, "--dst-type")
 	m, o := Match{Kind: MatchSrcLocal}, src
 	switch {
@@ -114,7 +114,7 @@ func (p *parser) addrtype(i int) (Match, error) {
 	return m, nil
 }
 
-func (p *parser) states(i int) (Match, error) {
+func (p *Parser) states(i int) (Match, error) {
 	text, not, err := p.only(i, "--ctstate")
 	if err != nil {
 		return Match{}, err
@@ -130,7 +130,7 @@ func (p *parser) states(i int) (Match, error) {
 	return m, nil
 }
 
-func (p *parser) mark(i int) (m Match, err error) {
+func (p *Parser) mark(i int) (m Match, err error) {
 	text, not, err := p.only(i, "--mark")
 	if err == nil {
 		m = Match{Kind: MatchMark, Not: not}
@@ -160,7 +160,7 @@ func parseNumber(text string) (uint32, error) {
 }
 
 // random parses match statistic. It is foreign with mode nth, which has other options.
-func (p *parser) random(i int) (Match, error) {
+func (p *Parser) random(i int) (Match, error) {
 	text, not, err := p.only(i, "--probability")
 	if err != nil {
 		return Match{}, err
@@ -176,7 +176,7 @@ func (p *parser) random(i int) (Match, error) {
 }
 
 // recent parses match recent. It is foreign if a part of the address or the destination is the key.
-func (p *parser) recent(i int) (Match, error) {
+func (p *Parser) recent(i int) (Match, error) {
 	m := Match{Kind: MatchRecent, Name: "DEFAULT"}
 	for _, known := range recentOptions {
 		if o := p.find(i, known.option); o != nil && m.Bits == 0 {
@@ -217,7 +217,7 @@ var wholeAddress = map[bool]string{false: "255.255.255.255", true: "ffff:ffff:ff
 const mostInstructions = 64
 
 // program parses "number of instructions,code jt jf k,…".
-func (p *parser) program(i int) (Match, error) {
+func (p *Parser) program(i int) (Match, error) {
 	text, _, err := p.only(i, "--bytecode")
 	if err != nil {
 		return Match{}, err
@@ -258,7 +258,7 @@ func parseInstruction(text string) (raw bpf.RawInstruction, err error) {
 // defaultReject is the answer of REJECT without an option, by IPv6.
 var defaultReject = map[bool]string{false: "icmp-port-unreachable", true: "icmp6-port-unreachable"}
 
-func (p *parser) reject(i int) (Target, error) {
+func (p *Parser) reject(i int) (Target, error) {
 	text, _, err := p.only(i, "--reject-with")
 	if err != nil {
 		text = defaultReject[p.ipv6]
@@ -267,7 +267,7 @@ func (p *parser) reject(i int) (Target, error) {
 }
 
 // setMark parses target MARK: the bits that it toggles, and those that it clears before.
-func (p *parser) setMark(i int) (Target, error) {
+func (p *Parser) setMark(i int) (Target, error) {
 	t := Target{Kind: TargetMark}
 	given := slices.DeleteFunc([]string{"--set-xmark", "--or-mark", "--xor-mark"}, func(name string) bool { return p.find(i, name) == nil })
 	if len(given) != 1 {
@@ -290,7 +290,7 @@ func (p *parser) setMark(i int) (Target, error) {
 }
 
 // dnat parses target DNAT. It is foreign with a range, or with a port alone.
-func (p *parser) dnat(i int) (Target, error) {
+func (p *Parser) dnat(i int) (Target, error) {
 	text, _, err := p.only(i, "--to-destination")
 	if err != nil {
 		return Target{}, err

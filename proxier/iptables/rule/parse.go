@@ -13,12 +13,11 @@ import (
 // Parse parses a line of iptables-save or of iptables-restore that appends a rule: "-A CHAIN …", with or without
 // counters in front. Its errors name the option and the line.
 func Parse(f corev1.IPFamily, line string) (chain string, r Rule, err error) {
-	p := parser{ipv6: f == corev1.IPv6Protocol, words: make([]word, 0, 32)}
-	return p.parse(line)
+	return NewParser(f).Parse(line)
 }
 
-// parser parses rules, one after the other. Its slices are used again for each.
-type parser struct {
+// Parser parses rules of one family, one after the other. It uses its memory again for each.
+type Parser struct {
 	ipv6       bool
 	words      []word
 	at         int         // the next word
@@ -33,14 +32,20 @@ type parser struct {
 	many  int
 }
 
-func (p *parser) parse(line string) (chain string, r Rule, err error) {
+// NewParser makes a Parser.
+func NewParser(f corev1.IPFamily) *Parser {
+	return &Parser{ipv6: f == corev1.IPv6Protocol, words: make([]word, 0, 32)}
+}
+
+// Parse is function Parse.
+func (p *Parser) Parse(line string) (chain string, r Rule, err error) {
 	if chain, err = p.line(strings.Trim(line, " \t\r\n")); err != nil {
 		return "", Rule{}, fmt.Errorf("%w: %q", err, line)
 	}
 	return chain, p.rule, nil
 }
 
-func (p *parser) line(line string) (chain string, err error) {
+func (p *Parser) line(line string) (chain string, err error) {
 	p.rule = Rule{IPv6: p.ipv6}
 	p.words, p.extensions, p.options, p.matches = p.words[:0], p.extensions[:0], p.options[:0], p.matches[:0]
 	p.at, p.given = 2, 0
@@ -73,7 +78,7 @@ func (p *parser) line(line string) (chain string, err error) {
 }
 
 // next reads an option with its arguments.
-func (p *parser) next() (err error) {
+func (p *Parser) next() (err error) {
 	not := p.words[p.at].raw == "!"
 	if not {
 		p.at++
@@ -114,7 +119,7 @@ var (
 )
 
 // value returns the next word. As in iptables, it may begin with a dash.
-func (p *parser) value() (string, error) {
+func (p *Parser) value() (string, error) {
 	if p.at >= len(p.words) {
 		return "", errNoValue
 	}
@@ -123,7 +128,7 @@ func (p *parser) value() (string, error) {
 }
 
 // once returns the value of an option of the rule itself, and refuses the option if it was already given.
-func (p *parser) once(option Not) (string, error) {
+func (p *Parser) once(option Not) (string, error) {
 	if p.given.Has(option) {
 		return "", errTwice
 	}
@@ -132,14 +137,14 @@ func (p *parser) once(option Not) (string, error) {
 }
 
 // not marks an option of the rule as inverted.
-func (p *parser) not(option Not, inverted bool) {
+func (p *Parser) not(option Not, inverted bool) {
 	if inverted {
 		p.rule.Not |= option
 	}
 }
 
 // addWords adds an option without a field to the rule.
-func (p *parser) addWords(not bool, text string) {
+func (p *Parser) addWords(not bool, text string) {
 	if not {
 		text = "! " + text
 	}
@@ -150,7 +155,7 @@ func (p *parser) addWords(not bool, text string) {
 }
 
 // address reads -s or -d.
-func (p *parser) address(option string, to *netip.Prefix, bit Not, not bool) error {
+func (p *Parser) address(option string, to *netip.Prefix, bit Not, not bool) error {
 	text, err := p.once(bit)
 	if err != nil {
 		return err
@@ -177,7 +182,7 @@ func (p *parser) address(option string, to *netip.Prefix, bit Not, not bool) err
 	return nil
 }
 
-func (p *parser) parseAddr(text string) (netip.Addr, error) {
+func (p *Parser) parseAddr(text string) (netip.Addr, error) {
 	addr, err := netip.ParseAddr(text)
 	if err != nil {
 		return addr, fmt.Errorf("%q is not an address", text)
@@ -185,7 +190,7 @@ func (p *parser) parseAddr(text string) (netip.Addr, error) {
 	return addr, p.checkAddr(addr)
 }
 
-func (p *parser) checkAddr(addr netip.Addr) error {
+func (p *Parser) checkAddr(addr netip.Addr) error {
 	if addr.Is4() == p.ipv6 || addr.Zone() != "" {
 		return fmt.Errorf("%s is of another family, or has a zone", addr)
 	}
@@ -193,7 +198,7 @@ func (p *parser) checkAddr(addr netip.Addr) error {
 }
 
 // device reads -i or -o.
-func (p *parser) device(to *string, bit Not, not bool) error {
+func (p *Parser) device(to *string, bit Not, not bool) error {
 	name, err := p.once(bit)
 	if err != nil {
 		return err
@@ -206,7 +211,7 @@ func (p *parser) device(to *string, bit Not, not bool) error {
 }
 
 // protocol reads -p.
-func (p *parser) protocol(not bool) error {
+func (p *Parser) protocol(not bool) error {
 	name, err := p.once(NotProto)
 	if err != nil {
 		return err
@@ -220,7 +225,7 @@ func (p *parser) protocol(not bool) error {
 }
 
 // finish makes the matches and the target of the extensions.
-func (p *parser) finish() error {
+func (p *Parser) finish() error {
 	for i := range p.extensions {
 		x := &p.extensions[i]
 		if x.target {
@@ -242,7 +247,7 @@ func (p *parser) finish() error {
 }
 
 // keep copies the matches of a rule to memory of their own.
-func (p *parser) keep(matches []Match) []Match {
+func (p *Parser) keep(matches []Match) []Match {
 	n := len(matches)
 	if n == 0 {
 		return nil

@@ -23,7 +23,8 @@ type Chain struct {
 // parts of one copy of the text. Errors name the line, and the option of a rule.
 func ParseTables(f corev1.IPFamily, text []byte) (Tables, error) {
 	const many = 1024
-	r := tablesReader{tables: Tables{}, parser: parser{ipv6: f == corev1.IPv6Protocol, many: many}}
+	r := tablesReader{tables: Tables{}, parser: NewParser(f)}
+	r.parser.many = many
 	number := 0
 	for line := range strings.Lines(string(text)) {
 		number++
@@ -39,7 +40,7 @@ func ParseTables(f corev1.IPFamily, text []byte) (Tables, error) {
 
 type tablesReader struct {
 	tables Tables
-	parser parser
+	parser *Parser
 	name   string // of the table; empty between tables
 }
 
@@ -71,7 +72,7 @@ func (r *tablesReader) line(line string) error {
 		r.tables[r.name][name] = &Chain{Policy: policy}
 		return nil
 	}
-	name, rule, err := r.parser.parse(line)
+	name, rule, err := r.parser.Parse(line)
 	if err != nil {
 		return err
 	}
@@ -90,13 +91,7 @@ var baseChains = []string{"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTI
 // table first.
 func (t Tables) Append(b []byte) []byte {
 	for _, table := range slices.Sorted(maps.Keys(t)) {
-		chains := t[table]
-		names := slices.SortedFunc(maps.Keys(chains), func(a, b string) int {
-			if x, y := basePlace(a), basePlace(b); x != y {
-				return x - y
-			}
-			return strings.Compare(a, b)
-		})
+		chains, names := t[table], t.Chains(table)
 		b = append(append(append(b, '*'), table...), '\n')
 		for _, name := range names {
 			b = append(append(b, ':'), name...)
@@ -111,6 +106,29 @@ func (t Tables) Append(b []byte) []byte {
 		b = append(b, "COMMIT\n"...)
 	}
 	return b
+}
+
+// Chains returns the names of a table's chains: the base chains first, as iptables-save prints them, then the others,
+// sorted.
+func (t Tables) Chains(table string) []string {
+	return slices.SortedFunc(maps.Keys(t[table]), func(a, b string) int {
+		if x, y := basePlace(a), basePlace(b); x != y {
+			return x - y
+		}
+		return strings.Compare(a, b)
+	})
+}
+
+// Clone returns a copy. Its rules can be inserted and deleted, but a rule's Matches are shared.
+func (t Tables) Clone() Tables {
+	c := make(Tables, len(t))
+	for table, chains := range t {
+		c[table] = make(map[string]*Chain, len(chains))
+		for name, chain := range chains {
+			c[table][name] = &Chain{Policy: chain.Policy, Rules: slices.Clone(chain.Rules)}
+		}
+	}
+	return c
 }
 
 // basePlace returns the position of a base chain; those of all other chains are equal, behind it.
