@@ -53,8 +53,8 @@ func NftProtocol(family corev1.IPFamily) string {
 	return "ip"
 }
 
-// metTable is the table that packets traverse, with the objects that a fault may delete.
-type metTable struct {
+// liveTable is the table that packets traverse, with the objects that a fault may delete.
+type liveTable struct {
 	conn  *nftables.Conn
 	table *nftables.Table
 	base  []*nftables.Chain
@@ -62,7 +62,7 @@ type metTable struct {
 }
 
 // liveNftables returns the subject's table with base chains; nil: packets traverse none.
-func (r *Faults) liveNftables(family corev1.IPFamily) (*metTable, error) {
+func (r *Faults) liveNftables(family corev1.IPFamily) (*liveTable, error) {
 	tables, conn, err := r.OwnNftables(family)
 	if err != nil || len(tables) == 0 {
 		return nil, err
@@ -73,7 +73,7 @@ func (r *Faults) liveNftables(family corev1.IPFamily) (*metTable, error) {
 	}
 	slices.SortFunc(all, func(a, b *nftables.Chain) int { return cmp.Compare(a.Name, b.Name) })
 	for _, table := range tables {
-		l := &metTable{conn: conn, table: table}
+		l := &liveTable{conn: conn, table: table}
 		for _, chain := range all {
 			switch {
 			case chain.Table.Name != table.Name:
@@ -90,12 +90,12 @@ func (r *Faults) liveNftables(family corev1.IPFamily) (*metTable, error) {
 	return nil, nil
 }
 
-// livesNftables returns the tables of all families, or an error if one is missing.
-func (r *Faults) livesNftables() (map[corev1.IPFamily]*metTable, error) {
+// liveTables returns the tables of all families, or an error if one is missing.
+func (r *Faults) liveTables() (map[corev1.IPFamily]*liveTable, error) {
 	if err := netns.Guard(); err != nil {
 		return nil, err
 	}
-	lives := map[corev1.IPFamily]*metTable{}
+	lives := map[corev1.IPFamily]*liveTable{}
 	for _, family := range r.Families {
 		l, err := r.liveNftables(family)
 		if err != nil {
@@ -110,7 +110,7 @@ func (r *Faults) livesNftables() (map[corev1.IPFamily]*metTable, error) {
 }
 
 // watchedNftables reports what the traversed table lacks. It reads the table only after a commit.
-func (r *Faults) watchedNftables(lacks func(corev1.IPFamily, *metTable) (string, error)) func() (string, error) {
+func (r *Faults) watchedNftables(stillMissing func(corev1.IPFamily, *liveTable) (string, error)) func() (string, error) {
 	var last uint64
 	var answer string
 	return func() (string, error) {
@@ -127,7 +127,7 @@ func (r *Faults) watchedNftables(lacks func(corev1.IPFamily, *metTable) (string,
 			case l == nil:
 				answer = fmt.Sprintf("%s: packets traverse no table of the subject", family)
 			default:
-				if answer, err = lacks(family, l); err != nil {
+				if answer, err = stillMissing(family, l); err != nil {
 					return "", err
 				}
 			}
@@ -141,7 +141,7 @@ func (r *Faults) watchedNftables(lacks func(corev1.IPFamily, *metTable) (string,
 }
 
 func (r *Faults) flushedNftables(ctx context.Context, f *scenarios.Fault, name string) error {
-	lives, err := r.livesNftables()
+	lives, err := r.liveTables()
 	if err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (r *Faults) flushedNftables(ctx context.Context, f *scenarios.Fault, name s
 			return err
 		}
 	}
-	d, err := r.startFault(ctx, f, name, &activeFault{began: began, lacks: r.watchedNftables(func(family corev1.IPFamily, now *metTable) (string, error) {
+	d, err := r.startFault(ctx, f, name, &activeFault{began: began, stillMissing: r.watchedNftables(func(family corev1.IPFamily, now *liveTable) (string, error) {
 		if n := len(lives[family].base); len(now.base) < n {
 			return fmt.Sprintf("%s: table %s has %d base chains, want %d", family, now.table.Name, len(now.base), n), nil
 		}
@@ -168,32 +168,32 @@ func (r *Faults) flushedNftables(ctx context.Context, f *scenarios.Fault, name s
 // deletedNftables deletes one object from the table, in each family: a base chain with its rules, the rules of another
 // chain, or an element.
 func (r *Faults) deletedNftables(ctx context.Context, f *scenarios.Fault, name string, lot *rand.Rand) error {
-	lives, err := r.livesNftables()
+	lives, err := r.liveTables()
 	if err != nil {
 		return err
 	}
-	type back func(*metTable) (string, error)
+	type back func(*liveTable) (string, error)
 	backs := map[corev1.IPFamily]back{}
 	var what []string
 	began := r.Clock.Now() // before the deletion: the subject may detect it at once
 	for _, family := range r.Families {
 		var text string
-		var lacks back
+		var stillMissing back
 		switch l := lives[family]; f.Object {
 		case "jump":
-			text, lacks, err = takeBase(l, lot)
+			text, stillMissing, err = takeBase(l, lot)
 		case "chain":
-			text, lacks, err = takeRules(family, l, lot)
+			text, stillMissing, err = takeRules(family, l, lot)
 		default:
-			text, lacks, err = takeElement(family, l, lot)
+			text, stillMissing, err = takeElement(family, l, lot)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", family, err)
 		}
-		backs[family] = lacks
+		backs[family] = stillMissing
 		what = append(what, text)
 	}
-	d, err := r.startFault(ctx, f, name, &activeFault{began: began, lacks: r.watchedNftables(func(family corev1.IPFamily, now *metTable) (string, error) {
+	d, err := r.startFault(ctx, f, name, &activeFault{began: began, stillMissing: r.watchedNftables(func(family corev1.IPFamily, now *liveTable) (string, error) {
 		return backs[family](now)
 	})})
 	if err != nil {
@@ -205,11 +205,11 @@ func (r *Faults) deletedNftables(ctx context.Context, f *scenarios.Fault, name s
 	return nil
 }
 
-func takeBase(l *metTable, lot *rand.Rand) (string, func(*metTable) (string, error), error) {
+func takeBase(l *liveTable, lot *rand.Rand) (string, func(*liveTable) (string, error), error) {
 	chain := l.base[lot.IntN(len(l.base))]
 	l.conn.FlushChain(chain)
 	l.conn.DelChain(chain)
-	return "deleted base chain " + chain.Name, func(now *metTable) (string, error) {
+	return "deleted base chain " + chain.Name, func(now *liveTable) (string, error) {
 		if len(now.base) < len(l.base) {
 			return fmt.Sprintf("table %s has %d base chains, want %d", now.table.Name, len(now.base), len(l.base)), nil
 		}
@@ -218,7 +218,7 @@ func takeBase(l *metTable, lot *rand.Rand) (string, func(*metTable) (string, err
 }
 
 // takeRules flushes a chain. It is repaired when it has rules again, or is deleted: backends create and delete chains.
-func takeRules(family corev1.IPFamily, l *metTable, lot *rand.Rand) (string, func(*metTable) (string, error), error) {
+func takeRules(family corev1.IPFamily, l *liveTable, lot *rand.Rand) (string, func(*liveTable) (string, error), error) {
 	n, err := kernel.OpenNftables()
 	if err != nil {
 		return "", nil, err
@@ -235,7 +235,7 @@ func takeRules(family corev1.IPFamily, l *metTable, lot *rand.Rand) (string, fun
 	chain := chains[lot.IntN(len(chains))]
 	had := tally[chain.Name]
 	l.conn.FlushChain(chain)
-	return fmt.Sprintf("flushed chain %s of %d rules", chain.Name, had), func(now *metTable) (string, error) {
+	return fmt.Sprintf("flushed chain %s of %d rules", chain.Name, had), func(now *liveTable) (string, error) {
 		n, err := kernel.OpenNftables()
 		if err != nil {
 			return "", err
@@ -250,7 +250,7 @@ func takeRules(family corev1.IPFamily, l *metTable, lot *rand.Rand) (string, fun
 }
 
 // takeElement deletes an element of a set or map that packets do not update.
-func takeElement(family corev1.IPFamily, l *metTable, lot *rand.Rand) (string, func(*metTable) (string, error), error) {
+func takeElement(family corev1.IPFamily, l *liveTable, lot *rand.Rand) (string, func(*liveTable) (string, error), error) {
 	sets, err := l.conn.GetSets(l.table)
 	if err != nil {
 		return "", nil, fmt.Errorf("sets of table %s: %w", l.table.Name, err)
@@ -278,7 +278,7 @@ func takeElement(family corev1.IPFamily, l *metTable, lot *rand.Rand) (string, f
 		if err := l.conn.SetDeleteElements(set, []nftables.SetElement{{Key: key}}); err != nil {
 			return "", nil, err
 		}
-		lacks := func(now *metTable) (string, error) {
+		stillMissing := func(now *liveTable) (string, error) {
 			n, err := kernel.OpenNftables()
 			if err != nil {
 				return "", err
@@ -290,7 +290,7 @@ func takeElement(family corev1.IPFamily, l *metTable, lot *rand.Rand) (string, f
 			}
 			return fmt.Sprintf("set %s lacks element %x", set.Name, key), nil
 		}
-		return "deleted element " + hex.EncodeToString(key) + " of " + set.Name, lacks, l.conn.Flush()
+		return "deleted element " + hex.EncodeToString(key) + " of " + set.Name, stillMissing, l.conn.Flush()
 	}
 	return "", nil, fmt.Errorf("table %s has no set with elements", l.table.Name)
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // RecordUnrepaired records that the open faults were not repaired within a time.
-func (r *Faults) RecordUnrepaired(within time.Duration, lacks error) {
+func (r *Faults) RecordUnrepaired(within time.Duration, stillMissing error) {
 	text := fmt.Sprintf("not repaired within %v", within)
 	now := r.Clock.Now()
 	for _, d := range r.open() {
@@ -28,7 +28,7 @@ func (r *Faults) RecordUnrepaired(within time.Duration, lacks error) {
 		d.mu.Unlock()
 		r.Messages.Send(pass.Message{Note: fmt.Sprintf("%s (%s)", text, still)})
 	}
-	r.Messages.Send(pass.Message{Note: fmt.Sprintf("%s; the subject restarts on an empty ruleset: %v", text, lacks)})
+	r.Messages.Send(pass.Message{Note: fmt.Sprintf("%s; the subject restarts on an empty ruleset: %v", text, stillMissing)})
 }
 
 // Reset clears all faults and restarts the subject on an empty ruleset, so that the next fault starts from a

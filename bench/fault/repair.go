@@ -28,9 +28,9 @@ type activeFault struct {
 	step  string
 	kind  string
 	began time.Time
-	// lacks returns what is still missing; nil: the fault removed nothing, and shows only in how changes arrive.
-	lacks func() (string, error)
-	asks  sync.Mutex // guards lacks, which caches what it read; the follower and waiters call it
+	// stillMissing returns what is still missing; nil: the fault removed nothing, and shows only in how changes arrive.
+	stillMissing func() (string, error)
+	asks         sync.Mutex // guards stillMissing, which caches what it read; the follower and waiters call it
 	// planted is the shim's name of a fault that is injected into calls; empty: none is.
 	planted string
 	left    int       // how many calls it must still affect
@@ -168,13 +168,15 @@ func (r *Faults) look(d *activeFault) {
 	if d.showsInChanges() || !synced {
 		return
 	}
-	if lacks, err := d.missing(); lacks == "" && err == nil {
+	if stillMissing, err := d.missing(); stillMissing == "" && err == nil {
 		r.repair(d, now)
 	}
 }
 
 // showsInChanges reports whether the fault removed nothing that has to come back.
-func (d *activeFault) showsInChanges() bool { return d.lacks == nil && d.kind != scenarios.FaultKilled }
+func (d *activeFault) showsInChanges() bool {
+	return d.stillMissing == nil && d.kind != scenarios.FaultKilled
+}
 
 // upTo is the time of the last change that the fault could delay; zero: not known yet. The caller holds mu.
 func (d *activeFault) upTo() time.Time {
@@ -246,12 +248,12 @@ func (r *Faults) Visible(s visible.VisibleChange) {
 }
 
 func (d *activeFault) missing() (string, error) {
-	if d.lacks == nil {
+	if d.stillMissing == nil {
 		return "", nil
 	}
 	d.asks.Lock()
 	defer d.asks.Unlock()
-	return d.lacks()
+	return d.stillMissing()
 }
 
 // repair records that a fault is repaired, as of a time.
@@ -352,16 +354,16 @@ func (r *Faults) AwaitRepairs(ctx context.Context) error {
 	return nil
 }
 
-// still returns what a fault still lacks.
+// still says what is still missing after a fault.
 func (d *activeFault) still() string {
-	lacks, err := d.missing()
+	stillMissing, err := d.missing()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
 	case err != nil:
 		return fmt.Sprintf("%s: %v", d.fault, err)
-	case lacks != "":
-		return d.fault + ": " + lacks
+	case stillMissing != "":
+		return d.fault + ": " + stillMissing
 	case d.kind == scenarios.FaultKilled && d.wrote.IsZero():
 		return d.fault + ": no sync since"
 	}

@@ -57,8 +57,8 @@ func TestTakenObjects(t *testing.T) {
 			t.Run(name+"/"+object, func(t *testing.T) {
 				var first string
 				for range 2 {
-					what, lacks := takeOnce(t, name, object)
-					if lacks == "" {
+					what, stillMissing := takeOnce(t, name, object)
+					if stillMissing == "" {
 						t.Errorf("%s: nothing is missing", what)
 					}
 					if first == "" {
@@ -74,7 +74,7 @@ func TestTakenObjects(t *testing.T) {
 }
 
 // takeOnce deletes an object from fresh rules, and returns its description and what is then missing.
-func takeOnce(t *testing.T, name, object string) (what, lacks string) {
+func takeOnce(t *testing.T, name, object string) (what, stillMissing string) {
 	t.Helper()
 	r := written(t, name)
 	lot := rand.New(rand.NewPCG(1, 2))
@@ -83,7 +83,7 @@ func takeOnce(t *testing.T, name, object string) (what, lacks string) {
 		if err != nil || l == nil {
 			t.Fatalf("no table: %v", err)
 		}
-		var back func(*metTable) (string, error)
+		var back func(*liveTable) (string, error)
 		switch object {
 		case "jump":
 			what, back, err = takeBase(l, lot)
@@ -98,10 +98,10 @@ func takeOnce(t *testing.T, name, object string) (what, lacks string) {
 		if l, err = r.liveNftables(corev1.IPv4Protocol); err != nil {
 			t.Fatal(err)
 		}
-		if lacks, err = back(l); err != nil {
+		if stillMissing, err = back(l); err != nil {
 			t.Fatal(err)
 		}
-		return what, lacks
+		return what, stillMissing
 	}
 	place := tableOf{corev1.IPv4Protocol, "nat"}
 	before := r.tally(t, place)
@@ -110,14 +110,14 @@ func takeOnce(t *testing.T, name, object string) (what, lacks string) {
 		t.Fatal(err)
 	}
 	read := func(chain string) ([]string, error) { return r.rulesOf(t.Context(), place, chain) }
-	if whole, err := l.lacks(place, before, read); whole != "" || err != nil {
+	if whole, err := l.stillMissing(place, before, read); whole != "" || err != nil {
 		t.Errorf("%s: with the earlier rules it lacks %s, %v", l.what, whole, err)
 	}
-	lacks, err = l.lacks(place, r.tally(t, place), read)
+	stillMissing, err = l.stillMissing(place, r.tally(t, place), read)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return l.what, lacks
+	return l.what, stillMissing
 }
 
 // A deleted rule is repaired when it is there, or when its chain was written since. The number of rules does not show
@@ -136,14 +136,14 @@ func TestLostRuleIsBack(t *testing.T) {
 		{[]string{"a", "d"}, true}, // the chain was written, and b is not desired
 		{[]string{"b"}, true},
 	} {
-		lacks, err := l.lacks(place, map[string]int{l.chain: len(c.now)}, func(string) ([]string, error) { return c.now, nil })
-		if err != nil || (lacks == "") != c.back {
-			t.Errorf("%q: lacks %q, %v", c.now, lacks, err)
+		stillMissing, err := l.stillMissing(place, map[string]int{l.chain: len(c.now)}, func(string) ([]string, error) { return c.now, nil })
+		if err != nil || (stillMissing == "") != c.back {
+			t.Errorf("%q: lacks %q, %v", c.now, stillMissing, err)
 		}
 	}
 	base := l
 	base.chain = "OUTPUT" // other programs write here too
-	if lacks, _ := base.lacks(place, map[string]int{"OUTPUT": 2}, func(string) ([]string, error) { return []string{"a", "x"}, nil }); lacks == "" {
+	if stillMissing, _ := base.stillMissing(place, map[string]int{"OUTPUT": 2}, func(string) ([]string, error) { return []string{"a", "x"}, nil }); stillMissing == "" {
 		t.Error("a jump counts as repaired because another program changed the chain")
 	}
 }

@@ -99,7 +99,7 @@ func (r *Faults) jumpsIn(ctx context.Context, place tableOf, tally map[string]in
 const blindLook = 250 * time.Millisecond
 
 // watched reports what the tables lack. It reads them only when they seem to have changed.
-func (r *Faults) watched(places []tableOf, lacks func(tableOf, map[string]int) (string, error)) func() (string, error) {
+func (r *Faults) watched(places []tableOf, stillMissing func(tableOf, map[string]int) (string, error)) func() (string, error) {
 	variant := string(r.KernelVariant())
 	var stamps []uint64
 	var looked time.Time
@@ -126,7 +126,7 @@ func (r *Faults) watched(places []tableOf, lacks func(tableOf, map[string]int) (
 			if err != nil {
 				return "", err
 			}
-			if answer, err = lacks(place, tally); err != nil || answer != "" {
+			if answer, err = stillMissing(place, tally); err != nil || answer != "" {
 				return answer, err
 			}
 		}
@@ -168,7 +168,7 @@ func (r *Faults) flushed(ctx context.Context, f *scenarios.Fault, name string) e
 			return err
 		}
 	}
-	d, err := r.startFault(ctx, f, name, &activeFault{began: began, lacks: r.watched(places, func(place tableOf, now map[string]int) (string, error) {
+	d, err := r.startFault(ctx, f, name, &activeFault{began: began, stillMissing: r.watched(places, func(place tableOf, now map[string]int) (string, error) {
 		for chain, n := range before[place] {
 			if has, there := now[chain]; !there || has < n {
 				return fmt.Sprintf("%s: %s has %d rules", place, chain, has), nil
@@ -215,12 +215,12 @@ func (r *Faults) deleted(ctx context.Context, f *scenarios.Fault, name string, l
 	if len(places) == 0 {
 		return nil
 	}
-	d, err := r.startFault(ctx, f, name, &activeFault{began: before, lacks: r.watched(places, func(place tableOf, now map[string]int) (string, error) {
+	d, err := r.startFault(ctx, f, name, &activeFault{began: before, stillMissing: r.watched(places, func(place tableOf, now map[string]int) (string, error) {
 		l := taken[place]
 		if !r.wanted(l, before) {
 			return "", nil
 		}
-		return l.lacks(place, now, func(chain string) ([]string, error) { return r.rulesOf(r.Context(), place, chain) })
+		return l.stillMissing(place, now, func(chain string) ([]string, error) { return r.rulesOf(r.Context(), place, chain) })
 	})})
 	if err != nil {
 		return err
@@ -244,10 +244,10 @@ type lost struct {
 	left []string
 }
 
-// lacks reports whether a chain is still as the fault left it. The chain was written since if it has other rules. If a
+// stillMissing reports whether a chain is still as the fault left it. The chain was written since if it has other rules. If a
 // Service's chain is gone, it is not needed any more. The number of rules is not enough: a change of the cluster may
 // have removed a rule meanwhile.
-func (l lost) lacks(place tableOf, now map[string]int, read func(chain string) ([]string, error)) (string, error) {
+func (l lost) stillMissing(place tableOf, now map[string]int, read func(chain string) ([]string, error)) (string, error) {
 	n, there := now[l.chain]
 	whole := n >= l.before || perService(l.chain) && (!there || n > 0 && n != l.after) || l.rule == "" && n > l.after
 	if whole {

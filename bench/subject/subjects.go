@@ -173,7 +173,7 @@ func TargetSubjects(s *scenarios.Scenario) []string {
 	return names
 }
 
-// RulesetReader returns the dialect of the subject's rules, for package visible; empty: to be detected.
+// RulesetReader returns the reader of the subject's rules, for package visible; empty: to be detected.
 func (s Spec) RulesetReader() string {
 	switch {
 	case s.Backend == proxier.Nftables && s.Proxier == Synclab:

@@ -24,13 +24,13 @@ import (
 	"synclab/sim/world"
 )
 
-// BenchmarkRulesetReader measures the cost of watching, by dialect and size of the ruleset. Poll runs a thousand times a
+// BenchmarkRulesetReader measures the cost of watching, by reader and size of the ruleset. Poll runs a thousand times a
 // second while anything is pending. Snapshot starts each read after a commit (in variant legacy it copies the table). Port
 // is one lookup in it. Shared is the extra cost of the first Dispatched of a Snapshot. Installing 10,000 Services takes up
 // to half a minute on an idle machine.
 func BenchmarkRulesetReader(b *testing.B) {
 	for _, name := range []string{IptablesLegacy, IptablesNft, Nftables} {
-		b.Run(fmt.Sprintf("dialect=%s/services=%d/endpoints=10", name, *servicesFlag), func(b *testing.B) {
+		b.Run(fmt.Sprintf("reader=%s/services=%d/endpoints=10", name, *servicesFlag), func(b *testing.B) {
 			netns.Fresh(b)
 			objects := clusterOf(b, *servicesFlag)
 			install(b, name, objects)
@@ -114,9 +114,9 @@ func clusterOf(b *testing.B, services int) *sim.Objects {
 }
 
 // install writes a subject's rules for the objects.
-func install(b *testing.B, dialect string, objects *sim.Objects) {
+func install(b *testing.B, reader string, objects *sim.Objects) {
 	b.Helper()
-	if dialect == Nftables {
+	if reader == Nftables {
 		cmd := exec.Command("nft", "-f", "-")
 		cmd.Stdin = strings.NewReader(kubeProxyRules(objects))
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -125,7 +125,7 @@ func install(b *testing.B, dialect string, objects *sim.Objects) {
 		return
 	}
 	variant := iptables.Legacy
-	if dialect == IptablesNft {
+	if reader == IptablesNft {
 		variant = iptables.Nft
 	}
 	if _, err := exec.LookPath(iptables.Binary(variant, corev1.IPv4Protocol, "restore")); err != nil {
@@ -187,7 +187,7 @@ jump services
 // BenchmarkPolling measures a Watcher that waits for a port that never arrives: CPU time for each second, with timers.
 func BenchmarkPolling(b *testing.B) {
 	for _, name := range []string{IptablesLegacy, IptablesNft, ""} {
-		b.Run("dialect="+name, func(b *testing.B) {
+		b.Run("reader="+name, func(b *testing.B) {
 			netns.Fresh(b)
 			objects := clusterOf(b, 10)
 			install(b, IptablesLegacy, objects)

@@ -49,7 +49,7 @@ const waitLimit = time.Minute
 var bothFamilies = []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
 
 // newPlay loads a cluster in a fresh namespace, without a subject.
-func newPlay(t *testing.T, objects *sim.Objects, dialect string) *play {
+func newPlay(t *testing.T, objects *sim.Objects, reader string) *play {
 	t.Helper()
 	netns.Fresh(t)
 	p := &play{
@@ -60,7 +60,7 @@ func newPlay(t *testing.T, objects *sim.Objects, dialect string) *play {
 	node := objects.Nodes[0]
 	var err error
 	p.Watcher, err = New(Options{
-		Families: bothFamilies, RulesetReader: dialect, Seen: func(s VisibleChange) { p.sights <- s },
+		Families: bothFamilies, RulesetReader: reader, Seen: func(s VisibleChange) { p.sights <- s },
 		Node: plan.Node{Name: node.Name, Zone: node.Labels[corev1.LabelTopologyZone]},
 	})
 	if err != nil {
@@ -82,18 +82,18 @@ func newPlay(t *testing.T, objects *sim.Objects, dialect string) *play {
 // ruleWriter is a backend and layout of Synclab's proxier.
 type ruleWriter struct {
 	name    string
-	dialect string
+	reader  string
 	backend proxier.BackendKind
 	variant iptables.Variant
 	layout  iptables.Layout
 }
 
 var ruleWriters = []ruleWriter{
-	{name: "legacy", dialect: IptablesLegacy, variant: iptables.Legacy},
-	{name: "nft", dialect: IptablesNft, variant: iptables.Nft},
-	{name: "legacy-tree", dialect: IptablesLegacy, variant: iptables.Legacy, layout: iptables.Tree},
-	{name: "nft-tree", dialect: IptablesNft, variant: iptables.Nft, layout: iptables.Tree},
-	{name: "nftables", dialect: SynclabNftables, backend: proxier.Nftables},
+	{name: "legacy", reader: IptablesLegacy, variant: iptables.Legacy},
+	{name: "nft", reader: IptablesNft, variant: iptables.Nft},
+	{name: "legacy-tree", reader: IptablesLegacy, variant: iptables.Legacy, layout: iptables.Tree},
+	{name: "nft-tree", reader: IptablesNft, variant: iptables.Nft, layout: iptables.Tree},
+	{name: "nftables", reader: SynclabNftables, backend: proxier.Nftables},
 }
 
 // inProcess is Synclab's proxier in this goroutine's namespace. It syncs on request.
@@ -173,7 +173,7 @@ func (p inProcess) sync() {
 func (p *play) readable() {
 	p.t.Helper()
 	err := p.do(func() {
-		look, err := p.dialect.Look()
+		look, err := p.reader.Look()
 		if err != nil {
 			p.t.Error(err)
 			return
@@ -246,15 +246,15 @@ func newWorld(t *testing.T, shape scenarios.Shape, seed uint64) *world.World {
 func TestRandomChurn(t *testing.T) {
 	seed := seeds.Of(t)
 	all := slices.Clone(ruleWriters)
-	for _, x := range ruleWriters { // also with detection of the dialect
-		x.name, x.dialect = x.name+"-unknown", ""
+	for _, x := range ruleWriters { // also with detection of the reader
+		x.name, x.reader = x.name+"-unknown", ""
 		all = append(all, x)
 	}
 	for _, x := range all {
 		t.Run(x.name, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 1))
 			world := newWorld(t, mixed, seed)
-			p := newInProcess(newPlay(t, world.Objects(), x.dialect), x)
+			p := newInProcess(newPlay(t, world.Objects(), x.reader), x)
 			p.sync()
 			p.check()
 			const events = 100
@@ -283,7 +283,7 @@ func TestRandomClusters(t *testing.T) {
 	for i, x := range slices.Concat(ruleWriters, ruleWriters) {
 		t.Run(x.name, func(t *testing.T) {
 			cluster := random.New(random.Options{Seed: seed + uint64(i)})
-			p := newInProcess(newPlay(t, cluster.Objects(), x.dialect), x)
+			p := newInProcess(newPlay(t, cluster.Objects(), x.reader), x)
 			p.sync()
 			for range 10 {
 				for _, c := range cluster.Next() {
@@ -315,13 +315,13 @@ func TestSharedAddress(t *testing.T) {
 				endpoints.Endpoints[0].NodeName = ptr.To("node-0")
 				objects.Slices = append(objects.Slices, endpoints)
 			}
-			p := newInProcess(newPlay(t, objects, x.dialect), x)
+			p := newInProcess(newPlay(t, objects, x.reader), x)
 			p.sync()
 			p.change(sim.Change{Op: sim.Delete, Object: objects.Services[0]})
 			p.Recheck()
 			soon, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			defer cancel()
-			if err := p.Wait(soon); err == nil || x.dialect == SynclabNftables && !strings.Contains(err.Error(), "ns/younger:http (TCP, IPv4): kernel has 0 of 1 local endpoints") {
+			if err := p.Wait(soon); err == nil || x.reader == SynclabNftables && !strings.Contains(err.Error(), "ns/younger:http (TCP, IPv4): kernel has 0 of 1 local endpoints") {
 				t.Errorf("before the sync: %v", err)
 			}
 			p.sync()

@@ -120,10 +120,10 @@ oomScoreAdj: 0
 // Random changes become visible with an unmodified kube-proxy in all of its modes, without reports of its tools.
 func TestKubeProxy(t *testing.T) {
 	seed := seeds.Of(t)
-	for _, x := range []struct{ mode, variant, dialect string }{
+	for _, x := range []struct{ mode, variant, reader string }{
 		{"nftables", "", Nftables}, {"nftables", "", ""}, {"iptables", "nft", IptablesNft}, {"iptables", "legacy", IptablesLegacy},
 	} {
-		t.Run(fmt.Sprintf("mode=%s/variant=%s/dialect=%s", x.mode, x.variant, x.dialect), func(t *testing.T) {
+		t.Run(fmt.Sprintf("mode=%s/variant=%s/reader=%s", x.mode, x.variant, x.reader), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 1))
 			shape := mixed
 			if limit, err := kernel.SendLimit(); err != nil {
@@ -132,7 +132,7 @@ func TestKubeProxy(t *testing.T) {
 				shape.Services = 10 // an ordinary user's iptables-nft-restore can send this many at once
 			}
 			world := newWorld(t, shape, seed)
-			p := newPlay(t, world.Objects(), x.dialect)
+			p := newPlay(t, world.Objects(), x.reader)
 			p.kubeProxy(x.mode, x.variant)
 			p.wait()
 			trace, err := world.Churn(scenarios.Churn{Rate: 1, Events: 60, Kind: "mixed"})
@@ -158,10 +158,10 @@ func TestKubeProxy(t *testing.T) {
 // The same for random clusters with unusual objects.
 func TestKubeProxyRandomClusters(t *testing.T) {
 	seed := seeds.Of(t)
-	for i, x := range []struct{ mode, variant, dialect string }{
+	for i, x := range []struct{ mode, variant, reader string }{
 		{"nftables", "", Nftables}, {"iptables", "nft", IptablesNft}, {"iptables", "legacy", IptablesLegacy},
 	} {
-		t.Run(x.dialect, func(t *testing.T) {
+		t.Run(x.reader, func(t *testing.T) {
 			cluster := random.New(random.Options{Seed: seed + uint64(i)})
 			objects := cluster.Objects()
 			// If namespace, name and port name together exceed 128 characters, nft rejects the comment that kube-proxy
@@ -178,7 +178,7 @@ func TestKubeProxyRandomClusters(t *testing.T) {
 			for i, s := range objects.Slices {
 				objects.Slices[i] = once.keep(s)
 			}
-			p := newPlay(t, objects, x.dialect)
+			p := newPlay(t, objects, x.reader)
 			p.kubeProxy(x.mode, x.variant)
 			p.wait()
 			for range 10 {

@@ -109,7 +109,7 @@ func (w *Watcher) period() time.Duration {
 
 // step polls the generation once, and reads ports if there is a reason to.
 func (w *Watcher) step() {
-	generation, err := w.dialect.Generation()
+	generation, err := w.reader.Generation()
 	now := w.opts.Clock.Now()
 	w.mu.Lock()
 	if w.err = err; err != nil {
@@ -128,7 +128,7 @@ func (w *Watcher) step() {
 	// A tool's commit has changed the generation, or was missed. With two families, one tool's commit may have changed
 	// the generation and another tool's commit may have been missed.
 	known := w.movedSinceTool && len(w.opts.Families) == 1
-	missed := !tool.IsZero() && w.dialect.Misses() && !dispatch && !known
+	missed := !tool.IsZero() && w.reader.Misses() && !dispatch && !known
 	if missed && tool.After(w.lastMoved) {
 		w.lastMoved = tool
 	}
@@ -147,7 +147,7 @@ func (w *Watcher) step() {
 		// nf_tables increments the generation shortly before the new rules take effect: a read in between sees the old
 		// rules.
 		moment := w.lastMoved
-		if w.dialect.Misses() {
+		if w.reader.Misses() {
 			moment = time.Time{}
 		}
 		w.look(moment)
@@ -176,7 +176,7 @@ func (w *Watcher) look(moment time.Time) {
 }
 
 func (w *Watcher) lookAt(moment time.Time) error {
-	look, err := w.dialect.Look()
+	look, err := w.reader.Look()
 	if err != nil {
 		return err
 	}
@@ -267,7 +267,7 @@ func (w *Watcher) examine(look Snapshot, p *port) (*awaited, error) {
 	queue := slices.Clone(p.queue)
 	p.saw = &saw
 	w.mu.Unlock()
-	name := func(ep *tracker.Endpoint) string { return w.dialect.Endpoint(p.ServicePortName, ep.Text) }
+	name := func(ep *tracker.Endpoint) string { return w.reader.Endpoint(p.ServicePortName, ep.Text) }
 	dispatched := func() (bool, bool, error) { return look.Dispatched(p.family, p.ServicePortName) }
 	for _, state := range slices.Backward(queue) {
 		if ok, err := state.matches(saw, name, dispatched); ok || err != nil {
@@ -304,7 +304,7 @@ func (w *Watcher) momentOf(h hit, moment, read time.Time) (at, since time.Time) 
 	switch {
 	case !moment.Before(lacked):
 		return moment, time.Time{}
-	case !w.dialect.Misses() && !moment.IsZero(), h.port.undone(h.state):
+	case !w.reader.Misses() && !moment.IsZero(), h.port.undone(h.state):
 		return lacked, time.Time{}
 	}
 	return read, lacked

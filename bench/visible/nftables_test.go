@@ -21,7 +21,7 @@ func shop(service string) tracker.ServicePortName {
 	}
 }
 
-// The dialect reads a recorded ruleset of kube-proxy, independent of the current version.
+// The reader reads a recorded ruleset of kube-proxy, independent of the current version.
 func TestKubeProxysNftables(t *testing.T) {
 	netns.Fresh(t)
 	nft := func(args ...string) {
@@ -40,7 +40,7 @@ func TestKubeProxysNftables(t *testing.T) {
 	defer d.Close()
 	check := func(family corev1.IPFamily, service string, want State, dispatched bool) {
 		t.Helper()
-		if _, err := d.Generation(); err != nil { // detects the dialect
+		if _, err := d.Generation(); err != nil { // detects the reader
 			t.Fatal(err)
 		}
 		look, err := d.Look()
@@ -60,7 +60,7 @@ func TestKubeProxysNftables(t *testing.T) {
 			t.Errorf("%s %s: dispatched %t, local %t, %v", family, service, cluster, local, err)
 		}
 	}
-	check(corev1.IPv4Protocol, "plain", State{}, false) // no table, so no dialect
+	check(corev1.IPv4Protocol, "plain", State{}, false) // no table, so no reader
 	nft("-f", "testdata/kube-proxy.nft")
 	const v4, v6 = corev1.IPv4Protocol, corev1.IPv6Protocol
 	check(v4, "plain", State{Cluster: []string{"10.128.0.1:8080", "10.128.0.2:8080", "10.128.0.3:8080"}}, true)

@@ -75,7 +75,7 @@ type awaited struct {
 	want
 	asked   time.Time // start of the wait
 	changes []*change // that led to this state
-	// names are the dialect's names of the endpoints, sorted. The reading goroutine makes them on demand.
+	// names are the reader's names of the endpoints, sorted. The reading goroutine makes them on demand.
 	names *State
 }
 

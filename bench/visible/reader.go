@@ -10,7 +10,7 @@ import (
 	"synclab/proxier/tracker"
 )
 
-// The names of the dialects.
+// The names of the ruleset readers.
 const (
 	IptablesLegacy = "iptables-legacy"
 	IptablesNft    = "iptables-nft"
@@ -85,26 +85,26 @@ func NewRulesetReader(name string, families []corev1.IPFamily) (RulesetReader, e
 	case "":
 		return newUnknown(families)
 	}
-	return nil, fmt.Errorf("dialect %q: want %s, %s, %s, %s, or none to detect it", name, IptablesLegacy, IptablesNft, Nftables, SynclabNftables)
+	return nil, fmt.Errorf("reader %q: want %s, %s, %s, %s, or none to detect it", name, IptablesLegacy, IptablesNft, Nftables, SynclabNftables)
 }
 
-// placed is a dialect that needs the frontends of ports. The caller passes them from the plan, from any goroutine.
+// placed is a ruleset reader that needs the frontends of ports. The caller passes them from the plan, from any goroutine.
 type placed interface {
 	// place sets the new state of a port; nil if the port was deleted.
 	place(family corev1.IPFamily, name tracker.ServicePortName, port *plan.ServicePort)
 }
 
-// found is a dialect that can report whether its rules exist.
+// found is a ruleset reader that can report whether its rules exist.
 type found interface {
 	RulesetReader
 	found(family corev1.IPFamily) (bool, error)
 }
 
-// unknown tries all dialects until it finds the rules of one of them.
+// unknown tries all ruleset readers until it finds the rules of one of them.
 type unknown struct {
 	families []corev1.IPFamily
 	tried    []found
-	last     Generation // of all tried dialects together
+	last     Generation // of all tried ruleset readers together
 	chosen   atomic.Pointer[choice]
 }
 
@@ -211,7 +211,7 @@ func (u *unknown) Close() {
 	}
 }
 
-// nothing is a Snapshot before any dialect's rules exist.
+// nothing is a Snapshot before any reader's rules exist.
 type nothing struct{ unknown *unknown }
 
 func (nothing) Port(corev1.IPFamily, tracker.ServicePortName) (State, error) { return State{}, nil }

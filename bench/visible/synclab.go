@@ -13,7 +13,7 @@ import (
 )
 
 // ownNftables reads Synclab's backend nftables. Nothing in its table is named after a Service port. The reader looks a
-// port up as packets do, by single keys of its addresses, so the dialect needs these addresses (placed).
+// port up as packets do, by single keys of its addresses, so the reader needs these addresses (placed).
 type ownNftables struct {
 	kernel *kernel.Nftables
 	reader *nftables.Reader
@@ -147,5 +147,5 @@ func (l ownLook) Dispatched(family corev1.IPFamily, port tracker.ServicePortName
 	return len(s.Cluster) > 0, len(s.Local) > 0, err
 }
 
-// Unrecognised: this dialect shares its source with the writer, and inconsistent content is a read error.
+// Unrecognised: this reader shares its source with the writer, and inconsistent content is a read error.
 func (ownLook) Unrecognised(corev1.IPFamily, tracker.ServicePortName) (string, error) { return "", nil }

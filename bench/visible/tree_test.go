@@ -18,19 +18,19 @@ import (
 func TestStagedChainsAndTrees(t *testing.T) {
 	for _, x := range []struct {
 		variant iptables.Variant
-		dialect string
+		reader  string
 	}{{iptables.Legacy, IptablesLegacy}, {iptables.Nft, IptablesNft}} {
 		for _, family := range bothFamilies {
 			for _, flat := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%s/%s/flat=%t", x.dialect, family, flat), func(t *testing.T) {
-					staged(t, x.variant, x.dialect, family, flat)
+				t.Run(fmt.Sprintf("%s/%s/flat=%t", x.reader, family, flat), func(t *testing.T) {
+					staged(t, x.variant, x.reader, family, flat)
 				})
 			}
 		}
 	}
 }
 
-func staged(t *testing.T, variant iptables.Variant, dialect string, family corev1.IPFamily, flat bool) {
+func staged(t *testing.T, variant iptables.Variant, reader string, family corev1.IPFamily, flat bool) {
 	netns.Fresh(t)
 	restore := func(lines string) {
 		t.Helper()
@@ -62,7 +62,7 @@ func staged(t *testing.T, variant iptables.Variant, dialect string, family corev
 	slices.Sort(want)
 	lines += fmt.Sprintf("-N KUBE-TREE-A\n-N KUBE-TREE-B\n-A KUBE-TREE-A -d %[1]s -j KUBE-TREE-B\n-A KUBE-TREE-B -d %[1]s -j %[2]s\n", address, own.Cluster)
 
-	d, err := NewRulesetReader(dialect, []corev1.IPFamily{family})
+	d, err := NewRulesetReader(reader, []corev1.IPFamily{family})
 	if err != nil {
 		t.Fatal(err)
 	}

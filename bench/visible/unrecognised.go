@@ -57,7 +57,7 @@ func (w *Watcher) doubt(now time.Time) {
 		return
 	}
 	w.examined = now
-	look, err := w.dialect.Look()
+	look, err := w.reader.Look()
 	if err != nil {
 		return // ignored here: step reports read errors
 	}

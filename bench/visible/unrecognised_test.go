@@ -57,7 +57,7 @@ func TestUnrecognisedRuleFails(t *testing.T) {
 	}
 }
 
-// The dialects describe rules that they cannot read, but not rules that are only missing.
+// The ruleset readers describe rules that they cannot read, but not rules that are only missing.
 func TestUnrecognisedRules(t *testing.T) {
 	own := iptables.ChainsOf(shop("plain"))
 	nat := func(rules string) string {
@@ -74,9 +74,9 @@ func TestUnrecognisedRules(t *testing.T) {
 	nft := []string{"nft", "-f", "-"}
 	led := "10.96.0.1 . tcp . 80 : goto " + chain
 	for _, x := range []struct {
-		name, dialect string
-		command       []string
-		rules, want   string
+		name, reader string
+		command      []string
+		rules, want  string
 	}{
 		{"empty chain", Nftables, nft, table(led, ""), ""},
 		{"masquerading alone", Nftables, nft, table(led, "ip saddr != 10.128.0.0/9 mark set mark or 0x4000;"), ""},
@@ -97,7 +97,7 @@ func TestUnrecognisedRules(t *testing.T) {
 		{"redirect", IptablesNft, restore(iptables.Nft), nat("-A " + own.Cluster + " -p tcp -m tcp -j REDIRECT --to-ports 8080\n"), "table nat, chain " + own.Cluster + ": "},
 		{"dispatch", IptablesNft, restore(iptables.Nft), nat("-A KUBE-SERVICES -d 10.96.0.1/32 -j ELSEWHERE\n"), "table nat, chain KUBE-SERVICES: "},
 	} {
-		t.Run(fmt.Sprintf("%s/%s", x.dialect, x.name), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s/%s", x.reader, x.name), func(t *testing.T) {
 			netns.Fresh(t)
 			if _, err := exec.LookPath(x.command[0]); err != nil {
 				t.Skip(err)
@@ -107,7 +107,7 @@ func TestUnrecognisedRules(t *testing.T) {
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
-			w, err := New(Options{RulesetReader: x.dialect})
+			w, err := New(Options{RulesetReader: x.reader})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -78,7 +78,7 @@ func (w *Watcher) Installed(ctx context.Context) (map[corev1.IPFamily]Installed,
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		in, err := w.dialect.Installed(family)
+		in, err := w.reader.Installed(family)
 		if err != nil {
 			return nil, fmt.Errorf("visible: %w", err)
 		}
@@ -106,7 +106,7 @@ func (w *Watcher) behind() error {
 		w.mu.Lock()
 		ports := slices.Clone(w.pending[:min(named, len(w.pending))])
 		w.mu.Unlock()
-		if look, err := w.dialect.Look(); err == nil {
+		if look, err := w.reader.Look(); err == nil {
 			for _, p := range ports {
 				_, err := w.examine(look, p)
 				errs = append(errs, err)
@@ -151,19 +151,19 @@ func (w *Watcher) describe(p *port) string {
 
 // compare lists missing and unexpected endpoints; empty if there are none.
 func (w *Watcher) compare(p *port, what string, to, from []*tracker.Endpoint, saw []string) string {
-	text := map[string]string{} // by the dialect's name
+	text := map[string]string{} // by the reader's name
 	for _, state := range p.queue {
 		for _, ep := range slices.Concat(state.cluster, state.local) {
-			text[w.dialect.Endpoint(p.ServicePortName, ep.Text)] = ep.Text
+			text[w.reader.Endpoint(p.ServicePortName, ep.Text)] = ep.Text
 		}
 	}
 	for _, ep := range from {
-		text[w.dialect.Endpoint(p.ServicePortName, ep.Text)] = ep.Text
+		text[w.reader.Endpoint(p.ServicePortName, ep.Text)] = ep.Text
 	}
 	var lacks, besides []string
 	wanted := map[string]bool{}
 	for _, ep := range to {
-		name := w.dialect.Endpoint(p.ServicePortName, ep.Text)
+		name := w.reader.Endpoint(p.ServicePortName, ep.Text)
 		wanted[name] = true
 		if _, there := slices.BinarySearch(saw, name); !there {
 			lacks = append(lacks, ep.Text)

@@ -24,7 +24,7 @@ type Options struct {
 	Families []corev1.IPFamily
 	// Node of the subject. Default: "node-0", without a zone.
 	Node plan.Node
-	// RulesetReader is the dialect's name; empty means that it is detected.
+	// RulesetReader is the reader's name; empty means that it is detected.
 	RulesetReader string
 	// Reader replaces RulesetReader, for rules that this package does not know. Close closes it.
 	Reader RulesetReader
@@ -72,10 +72,10 @@ func (o *Options) validate() error {
 
 // Watcher waits for changes to become visible. It is safe for concurrent use.
 type Watcher struct {
-	opts    Options
-	dialect RulesetReader
-	watch                       // of the reading goroutine
-	sleep   func(time.Duration) // for periods too short for timers; nil if the clock is not the real one
+	opts   Options
+	reader RulesetReader
+	watch                      // of the reading goroutine
+	sleep  func(time.Duration) // for periods too short for timers; nil if the clock is not the real one
 
 	kick    chan struct{}
 	asked   chan func()
@@ -119,7 +119,7 @@ func newWatcher(opts Options) (*Watcher, error) {
 		return nil, err
 	}
 	w := &Watcher{
-		opts: opts, dialect: opts.Reader,
+		opts: opts, reader: opts.Reader,
 		kick: make(chan struct{}, 1), asked: make(chan func()), closing: make(chan struct{}), ended: make(chan struct{}),
 		cluster: mirror.New(opts.Node, opts.Families...), ports: map[portKey]*port{},
 		none: make(chan struct{}), unreadable: make(chan struct{}),
@@ -128,9 +128,9 @@ func newWatcher(opts Options) (*Watcher, error) {
 	if _, real := opts.Clock.(clock.RealClock); real {
 		w.sleep = nanosleep
 	}
-	if w.dialect == nil {
+	if w.reader == nil {
 		var err error
-		if w.dialect, err = NewRulesetReader(opts.RulesetReader, opts.Families); err != nil {
+		if w.reader, err = NewRulesetReader(opts.RulesetReader, opts.Families); err != nil {
 			return nil, err
 		}
 	}
@@ -141,7 +141,7 @@ func newWatcher(opts Options) (*Watcher, error) {
 func (w *Watcher) Close() {
 	close(w.closing)
 	<-w.ended
-	w.dialect.Close()
+	w.reader.Close()
 }
 
 // Changed records a change that is about to be made. Call it in the order of the changes, before the subject can know
@@ -152,7 +152,7 @@ func (w *Watcher) Changed(op sim.Op, object runtime.Object, due time.Time) (awai
 	now := w.opts.Clock.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	places, _ := w.dialect.(placed)
+	places, _ := w.reader.(placed)
 	changes := map[corev1.IPFamily]*change{} // made for the first changed port of a family
 	for _, about := range w.cluster.Changed(op, object, now) {
 		if places != nil {
