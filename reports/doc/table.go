@@ -38,6 +38,28 @@ type Column struct {
 	Color color.NRGBA // of a series, if columns are subjects
 }
 
+// Field is a column with the cell that each row has there.
+type Field[R any] struct {
+	Column
+	Cell func(R) Cell
+}
+
+// TableOf makes a table with a row for each of rows. Columns and cells cannot get out of step.
+func TableOf[R any](rows []R, fields ...Field[R]) *Table {
+	t := &Table{}
+	for _, f := range fields {
+		t.Columns = append(t.Columns, f.Column)
+	}
+	for _, row := range rows {
+		cells := make([]Cell, len(fields))
+		for i, f := range fields {
+			cells[i] = f.Cell(row)
+		}
+		t.Add(cells...)
+	}
+	return t
+}
+
 // Cell is a value as shown. Value is what the page sorts by, in full precision; empty: Text.
 type Cell struct {
 	Text string

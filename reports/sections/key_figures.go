@@ -37,32 +37,49 @@ func (s *Summary) allCompared() bool {
 // keyTable has a row for each series in each cell.
 func (s *Summary) keyTable() *doc.Table {
 	const npl, packet = "npl: network programming latency", "1st packet: first packet to the last Service"
-	t := &doc.Table{Intervals: true, Columns: []doc.Column{
-		{Name: "Subject"}, {Name: "Services", Numeric: true, Row: true}, endpointsColumn(), {Name: "Settings", Above: true, Row: true},
-		{Name: "Reaction", Short: "react", Numeric: true, Title: "one isolated change, made while the subject was idle: due → visible in the kernel",
-			Legend: "react: reaction, from an isolated change until it is visible in the kernel"},
-		{Name: "Cold start", Short: "cold", Numeric: true, Title: "the subject's process starts → every Service is visible; median ± 95 % confidence"},
-		{Name: "Full sync", Numeric: true, Title: "median ± 95 % confidence"}, {Name: "Partial sync", Short: "partial", Numeric: true, Title: "median ± 95 % confidence"},
-		{Name: "Latency p50", Short: "npl p50", Legend: npl, Numeric: true, Title: "network programming latency: due in the cluster → visible in the kernel"},
-		{Name: "Latency p99", Short: "npl p99", Legend: npl, Numeric: true, Title: "network programming latency of 99 of 100 changes"},
-		{Name: "First packet, first", On: doc.Page, Numeric: true, Title: "median at the first Service of the dispatch"},
-		{Name: "First packet, last", Short: "1st packet", Legend: packet, Numeric: true, Title: "median at the last Service"},
-		{Name: "miss", On: doc.Page, Numeric: true, Title: "median for an address of no Service"},
-		{Name: "Rules", Numeric: true, Title: "all tables"}, {Name: "Busy", On: doc.Page, Numeric: true, Title: "share of the churn spent in syncs"},
-		{Name: "Peak RSS", On: doc.Page, Numeric: true, Title: s.rssOf()}, {Name: "Failed syncs", On: doc.Page, Numeric: true},
-	}}
-	for _, k := range s.KeyFigures {
-		failed := doc.Cell{}
-		if k.SyncsFailed > 0 {
-			failed = doc.Int(k.SyncsFailed)
-		}
-		t.Add(s.seriesCell(k.Series), doc.Int(k.Cell.Services), endpointsCell(k.Cell), settingsCell(k.Cell),
-			k.stoppedCell(comparison.FigureReaction, k.Reaction), k.stoppedCell(comparison.FigureCold, k.ColdStart), k.stoppedCell(comparison.FigureFull, k.FullSync),
-			distributionCell(k.PartialSync, medianValue, true), distributionCell(k.Programming, medianValue, false), distributionCell(k.Programming, p99Value, false),
-			distributionCell(k.FirstPacketFirst, medianValue, false), distributionCell(k.FirstPacketLast, medianValue, false),
-			distributionCell(k.FirstPacketMiss, medianValue, false), doc.Optional(k.Rules, "count"), doc.Optional(k.SyncBusy, "ratio"),
-			doc.Optional(k.PeakRSS, "B"), failed)
+	field := func(c doc.Column, cell func(KeyFigures) doc.Cell) doc.Field[KeyFigures] {
+		return doc.Field[KeyFigures]{Column: c, Cell: cell}
 	}
+	median := func(d func(KeyFigures) *estimate.Distribution) func(KeyFigures) doc.Cell {
+		return func(k KeyFigures) doc.Cell { return distributionCell(d(k), medianValue, false) }
+	}
+	t := doc.TableOf(s.KeyFigures,
+		field(doc.Column{Name: "Subject"}, func(k KeyFigures) doc.Cell { return s.seriesCell(k.Series) }),
+		field(doc.Column{Name: "Services", Numeric: true, Row: true}, func(k KeyFigures) doc.Cell { return doc.Int(k.Cell.Services) }),
+		field(endpointsColumn(), func(k KeyFigures) doc.Cell { return endpointsCell(k.Cell) }),
+		field(doc.Column{Name: "Settings", Above: true, Row: true}, func(k KeyFigures) doc.Cell { return settingsCell(k.Cell) }),
+		field(doc.Column{
+			Name: "Reaction", Short: "react", Numeric: true, Title: "one isolated change, made while the subject was idle: due → visible in the kernel",
+			Legend: "react: reaction, from an isolated change until it is visible in the kernel",
+		}, func(k KeyFigures) doc.Cell { return k.stoppedCell(comparison.FigureReaction, k.Reaction) }),
+		field(doc.Column{Name: "Cold start", Short: "cold", Numeric: true, Title: "the subject's process starts → every Service is visible; median ± 95 % confidence"},
+			func(k KeyFigures) doc.Cell { return k.stoppedCell(comparison.FigureCold, k.ColdStart) }),
+		field(doc.Column{Name: "Full sync", Numeric: true, Title: "median ± 95 % confidence"},
+			func(k KeyFigures) doc.Cell { return k.stoppedCell(comparison.FigureFull, k.FullSync) }),
+		field(doc.Column{Name: "Partial sync", Short: "partial", Numeric: true, Title: "median ± 95 % confidence"},
+			func(k KeyFigures) doc.Cell { return distributionCell(k.PartialSync, medianValue, true) }),
+		field(doc.Column{Name: "Latency p50", Short: "npl p50", Legend: npl, Numeric: true, Title: "network programming latency: due in the cluster → visible in the kernel"},
+			median(func(k KeyFigures) *estimate.Distribution { return k.Programming })),
+		field(doc.Column{Name: "Latency p99", Short: "npl p99", Legend: npl, Numeric: true, Title: "network programming latency of 99 of 100 changes"},
+			func(k KeyFigures) doc.Cell { return distributionCell(k.Programming, p99Value, false) }),
+		field(doc.Column{Name: "First packet, first", On: doc.Page, Numeric: true, Title: "median at the first Service of the dispatch"},
+			median(func(k KeyFigures) *estimate.Distribution { return k.FirstPacketFirst })),
+		field(doc.Column{Name: "First packet, last", Short: "1st packet", Legend: packet, Numeric: true, Title: "median at the last Service"},
+			median(func(k KeyFigures) *estimate.Distribution { return k.FirstPacketLast })),
+		field(doc.Column{Name: "miss", On: doc.Page, Numeric: true, Title: "median for an address of no Service"},
+			median(func(k KeyFigures) *estimate.Distribution { return k.FirstPacketMiss })),
+		field(doc.Column{Name: "Rules", Numeric: true, Title: "all tables"}, func(k KeyFigures) doc.Cell { return doc.Optional(k.Rules, "count") }),
+		field(doc.Column{Name: "Busy", On: doc.Page, Numeric: true, Title: "share of the churn spent in syncs"},
+			func(k KeyFigures) doc.Cell { return doc.Optional(k.SyncBusy, "ratio") }),
+		field(doc.Column{Name: "Peak RSS", On: doc.Page, Numeric: true, Title: s.rssOf()}, func(k KeyFigures) doc.Cell { return doc.Optional(k.PeakRSS, "B") }),
+		field(doc.Column{Name: "Failed syncs", On: doc.Page, Numeric: true}, func(k KeyFigures) doc.Cell {
+			if k.SyncsFailed == 0 {
+				return doc.Cell{}
+			}
+			return doc.Int(k.SyncsFailed)
+		}),
+	)
+	t.Intervals = true
 	return t
 }
 
