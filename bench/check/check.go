@@ -39,6 +39,7 @@ type Checks struct {
 
 	planted   *invariants.Sentinels
 	restarted *invariants.Restarted
+	restarts  int
 	left      *invariants.Leftover
 	met       metFlows
 	restores  restores
@@ -307,6 +308,7 @@ func knock(to netip.AddrPort) error {
 // UDP flows of some Services, which the next process must not change. It does not wait for a subject that has exited.
 func (r *Checks) Restarting(ctx context.Context) {
 	r.restarted = nil
+	r.restarts++
 	if p := r.Host.Process(); p != nil {
 		select {
 		case <-p.Done():
@@ -324,7 +326,7 @@ func (r *Checks) Restarting(ctx context.Context) {
 		}
 		before := &invariants.Restarted{Objects: invariants.Digest(e.Objects), Saved: e.Saved, Nft: e.Nft, Flows: map[corev1.IPFamily][]conntrack.Flow{}}
 		for _, family := range r.Families {
-			before.Flows[family] = e.Serving(family, mostKept)
+			before.Flows[family] = e.Serving(family, r.restarts*mostKept, mostKept)
 			for _, f := range before.Flows[family] {
 				if err := invariants.PlantFlow(family, f); err != nil {
 					return err

@@ -304,7 +304,7 @@ func TestServingFollowsRules(t *testing.T) {
 			e := good(t, subject)
 			var at []string
 			for range 3 {
-				flows := e.Serving(ipv4, 5)
+				flows := e.Serving(ipv4, 0, 5)
 				if len(flows) == 0 {
 					break
 				}
@@ -321,6 +321,14 @@ func TestServingFollowsRules(t *testing.T) {
 				t.Errorf("flows at %v, want %v", at, want)
 			}
 		})
+	}
+}
+
+// Flows of two restarts have different clients: of two flows with one client, the kernel keeps the older.
+func TestServingClientsDiffer(t *testing.T) {
+	e := good(t, subjects["classic"])
+	if first, second := e.Serving(ipv4, 0, 1), e.Serving(ipv4, 1, 1); first[0].Src == second[0].Src || first[0].ReplySrc != second[0].ReplySrc {
+		t.Errorf("%v and %v", first, second)
 	}
 }
 

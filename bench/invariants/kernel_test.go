@@ -179,7 +179,7 @@ func TestKernelIsFoundBroken(t *testing.T) {
 			before := p.evidence()
 			restarted := &Restarted{Objects: Digest(before.Objects), Saved: before.Saved, Nft: before.Nft, Flows: map[corev1.IPFamily][]conntrack.Flow{}}
 			for _, family := range bothFamilies {
-				restarted.Flows[family] = before.Serving(family, 3)
+				restarted.Flows[family] = before.Serving(family, 0, 3)
 				for _, f := range restarted.Flows[family] {
 					p.must(PlantFlow(family, f))
 				}

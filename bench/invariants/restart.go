@@ -94,8 +94,9 @@ func (e *Evidence) sameAfterRestart(family corev1.IPFamily, x *expected, r *repo
 
 // Serving returns one flow for each of some UDP Services, for Restarted.Flows. Each flow goes from an address of no
 // host to a serving endpoint to which the kernel's rules DNAT. A proxy that does not know a new endpoint yet may delete
-// flows to it, so there are none to such endpoints.
-func (e *Evidence) Serving(family corev1.IPFamily, most int) []conntrack.Flow {
+// flows to it, so there are none to such endpoints. first numbers the clients: flows of different restarts must differ,
+// because the kernel keeps the older of two flows with the same client.
+func (e *Evidence) Serving(family corev1.IPFamily, first, most int) []conntrack.Flow {
 	var flows []conntrack.Flow
 	p := e.plan(family)
 	claims := claimed(p.Ports())
@@ -108,7 +109,7 @@ func (e *Evidence) Serving(family corev1.IPFamily, most int) []conntrack.Flow {
 		if i < 0 {
 			continue
 		}
-		f := conntrack.Flow{Src: foreignClient(family, len(flows)), ReplySrc: port.Cluster[i].Addr}
+		f := conntrack.Flow{Src: foreignClient(family, first+len(flows)), ReplySrc: port.Cluster[i].Addr}
 		f.Dst, f.ReplyDst = netip.AddrPortFrom(port.ClusterIP, port.Port), f.Src
 		flows = append(flows, f)
 	}
