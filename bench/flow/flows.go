@@ -154,13 +154,11 @@ func (r *Flows) endTraffic() error {
 	err := r.pods.End()
 	counts := checker.Finish()
 	r.RecordAs(raw.Record{Unit: "count"}, raw.FlowsUnobserved, float64(counts.Unobserved))
-	r.RecordAs(raw.Record{Unit: "count"}, raw.FlowsMachine, float64(counts.Machine))
 	for _, note := range []struct {
 		n    int
 		text string
 	}{
 		{counts.Unobserved, "were not observed: their observer had no CPU"},
-		{counts.Machine, "timed out together with a control flow straight to an endpoint: the rules are not the cause"},
 		{counts.Excused, "without an answer are correct: their Service had no endpoints, or perhaps none"},
 	} {
 		if note.n > 0 {
@@ -233,6 +231,7 @@ func (r *Flows) Settled() {
 
 var flowMetrics = map[traffic.Finding]raw.Metric{
 	traffic.NewFlow: raw.Flow, traffic.LongLivedPacket: raw.LongLivedFlow, traffic.RemovedEndpointServing: raw.RemovedEndpointServing, traffic.NewEndpointDelay: raw.NewEndpointDelay,
+	traffic.ControlFailed: raw.ControlFailure,
 }
 
 // methodLongLived marks records of long-lived flows.

@@ -123,10 +123,10 @@ const (
 	NewEndpointDelay       Metric = "new_endpoint_delay"       // s: due time of a new endpoint → its first answer, if flows are sent; or Outcome
 	// FlowsUnobserved is the number of unobserved flows and packets: the stream itself had no CPU at their timeout.
 	FlowsUnobserved Metric = "flows_unobserved" // count
-	// FlowsMachine is the number of flows that timed out together with a control flow straight to an endpoint.
-	FlowsMachine  Metric = "flows_machine"  // count
-	FaultDuration Metric = "fault_duration" // s: planned duration of the fault; 0: instant. At is its start
-	FaultDetected Metric = "fault_detected" // s: fault → the subject's first sync or command that detects it
+	// ControlFailure is a flow that timed out together with a control flow straight to an endpoint: due → timeout.
+	ControlFailure Metric = "control_failure" // s
+	FaultDuration  Metric = "fault_duration"  // s: planned duration of the fault; 0: instant. At is its start
+	FaultDetected  Metric = "fault_detected"  // s: fault → the subject's first sync or command that detects it
 	// FaultRepaired is the time until the kernel again has everything that the fault removed or delayed. For removed
 	// objects it counts from the fault. Otherwise it counts from the fault's end until all earlier changes are visible.
 	// For dropped watches, it is how long the first later change waited. For faults that delay changes one by one

@@ -158,11 +158,13 @@ func TestStepText(t *testing.T) {
 	}
 }
 
-// Flows that the machine lost count as flows, and as neither lost nor answered.
+// A flow that failed together with a control flow counts as Excused while a fault may lose flows, else as Machine.
 func TestMachineFlowsAreATotal(t *testing.T) {
 	var o Outcome
-	o.count(&scenarios.Scenario{}, raw.Record{Metric: raw.FlowsMachine, Value: 2}, nil)
-	if got := o.Totals; got.Flows != 2 || got.Machine != 2 || got.Lost != 0 || got.Answered != 0 {
+	for _, at := range []float64{5, 15, 25} {
+		o.count(&scenarios.Scenario{}, raw.Record{Metric: raw.ControlFailure, At: at, Value: 0.9, Outcome: "timeout"}, []window{{from: 10, to: 20}})
+	}
+	if got := o.Totals; got.Flows != 3 || got.Machine != 2 || got.Excused != 1 || got.Lost != 0 || got.Answered != 0 {
 		t.Errorf("%+v", o.Totals)
 	}
 }

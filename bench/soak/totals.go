@@ -23,7 +23,7 @@ type Totals struct {
 	Failed    int            `json:"failedSyncs"`
 	// Flows are packets of the stream: new flows, and packets of long-lived flows. Answered flows reached a right
 	// endpoint. Excused flows failed while an active fault may lose flows. Machine flows timed out together with a control
-	// flow straight to an endpoint. Lost and Misrouted must be 0.
+	// flow straight to an endpoint, without such a fault. Lost and Misrouted must be 0.
 	Flows     int `json:"flows"`
 	Answered  int `json:"answered"`
 	Excused   int `json:"excused"`
@@ -59,9 +59,13 @@ func (o *Outcome) count(s *scenarios.Scenario, r raw.Record, windows []window) {
 		t.Looked += int(r.Value)
 	case raw.Violation:
 		t.Violations++
-	case raw.FlowsMachine:
-		t.Flows += int(r.Value)
-		t.Machine += int(r.Value)
+	case raw.ControlFailure:
+		t.Flows++
+		if slices.ContainsFunc(windows, func(w window) bool { return w.holds(r) }) {
+			t.Excused++
+		} else {
+			t.Machine++
+		}
 	case raw.Flow, raw.LongLivedFlow:
 		t.Flows++
 		switch kind := astray(r, windows); {

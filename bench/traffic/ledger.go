@@ -55,6 +55,8 @@ const (
 	LongLivedPacket                       // Took: sent → end
 	RemovedEndpointServing                // Took: removal scheduled → last answer; long-lived flow: → first from elsewhere
 	NewEndpointDelay                      // Took: addition scheduled → first answer; NotYet: → when no answer was possible any more
+	// ControlFailed is a flow or packet that timed out together with a control flow: the rules are not the cause.
+	ControlFailed // Took: scheduled → end
 )
 
 // Observed is one finding of a FlowChecker.
@@ -271,7 +273,6 @@ func (l *FlowChecker) Take(r Result) {
 type Counts struct {
 	Excused    int // unanswered, as the possible states allow
 	Unobserved int // the outcome is unknown
-	Machine    int // failed together with a control flow
 }
 
 // Finish checks all remaining Results. It reports the removed endpoints, and the new endpoints that never answered.

@@ -63,7 +63,7 @@ var metricTexts = []metricText{
 	{raw.RemovedEndpointServing, GroupFlows, "serving time of a removed endpoint"},
 	{raw.NewEndpointDelay, GroupFlows, "delay of a new endpoint"},
 	{raw.FlowsUnobserved, GroupFlows, "unobserved flows"},
-	{raw.FlowsMachine, GroupFlows, "flows that failed together with a control flow"},
+	{raw.ControlFailure, GroupFlows, "flow that failed together with a control flow"},
 	{raw.FaultDuration, GroupFaults, "duration of a fault"},
 	{raw.FaultDetected, GroupFaults, "time to detect a fault"},
 	{raw.FaultRepaired, GroupFaults, "time to recover from a fault"},
