@@ -18,6 +18,7 @@ import (
 	"synclab/bench/seeds"
 	"synclab/proxier/config"
 	"synclab/proxier/iptables"
+	"synclab/proxier/iptables/rule"
 	"synclab/proxier/kernel"
 	"synclab/proxier/plan"
 )
@@ -179,9 +180,9 @@ func kernelSaved(t testing.TB, variant iptables.Variant, family corev1.IPFamily)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := iptables.ReadSaved(family, out)
+	tables, err := rule.ParseTables(family, out)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return saved(t, m)
+	return saved(t, iptables.ModelOf(family, tables))
 }

@@ -244,9 +244,9 @@ type lost struct {
 	left []string
 }
 
-// stillMissing reports whether a chain is still as the fault left it. The chain was written since if it has other rules. If a
-// Service's chain is gone, it is not needed any more. The number of rules is not enough: a change of the cluster may
-// have removed a rule meanwhile.
+// stillMissing reports whether a chain is still as the fault left it. The chain was written since if it has other
+// rules. If a Service's chain is gone, it is not needed any more. The number of rules is not enough: a change of the
+// cluster may have removed a rule meanwhile.
 func (l lost) stillMissing(place tableOf, now map[string]int, read func(chain string) ([]string, error)) (string, error) {
 	n, there := now[l.chain]
 	whole := n >= l.before || perService(l.chain) && (!there || n > 0 && n != l.after) || l.rule == "" && n > l.after

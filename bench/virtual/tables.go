@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"time"
 
@@ -337,10 +335,4 @@ func (t *tables) Drift(ctx context.Context, want iptables.Expected) (string, err
 	return t.model.Drift(ctx, want)
 }
 
-func (t *tables) saved() string {
-	var b strings.Builder
-	if err := t.model.Save(io.Writer(&b)); err != nil {
-		panic(err) // a strings.Builder returns no error
-	}
-	return b.String()
-}
+func (t *tables) saved() string { return savedOf(t.model) }

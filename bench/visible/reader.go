@@ -41,8 +41,8 @@ type Installed struct {
 	Chains, Elements int            // Elements of sets and maps
 }
 
-// RulesetReader reads a subject's rules in the kernel. Only one goroutine at a time may call its methods, except Installed.
-// Sockets belong to the network namespace in which it was made.
+// RulesetReader reads a subject's rules in the kernel. Only one goroutine at a time may call its methods, except
+// Installed. Sockets belong to the network namespace in which it was made.
 type RulesetReader interface {
 	// Generation is called a thousand times a second.
 	Generation() (Generation, error)

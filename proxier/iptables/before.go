@@ -41,38 +41,44 @@ func (b *before) has(to destination, l beforeLine) bool {
 }
 
 // parsed returns a dispatch rule as the kernel has it.
-func (s *settings) parsed(d dispatch, l dispatchLine) beforeLine {
-	_, r := parseRule(rule.NewParser(s.Family), "-A "+dispatchChains[d].name+string(l.text))
+func parsed(p *rule.Parser, d dispatch, l dispatchLine) beforeLine {
+	_, r := parseRule(p, "-A "+dispatchChains[d].name+string(l.text))
 	return beforeLine{d, r}
 }
 
 // parseRule parses a rule of the proxier or of iptables-save. A rule that package rule cannot parse is foreign: its
-// text is in Words, and it equals no rule of the proxier.
+// text is in Words, so it equals no rule of the proxier. Its target counts as a chain that it refers to.
 func parseRule(p *rule.Parser, text string) (chain string, r rule.Rule) {
 	chain, r, err := p.Parse(text)
-	if err != nil {
-		chain, text, _ = strings.Cut(strings.TrimPrefix(text, "-A "), " ")
-		r = rule.Rule{Words: text}
+	if err == nil {
+		return chain, r
+	}
+	chain, r.Words, _ = strings.Cut(strings.TrimPrefix(text, "-A "), " ")
+	for _, option := range []string{"-j ", "-g "} {
+		if at := strings.LastIndex(r.Words, option); at >= 0 {
+			r.Target = rule.Target{Kind: rule.TargetJump, Goto: option == "-g "}
+			r.Target.Chain, _, _ = strings.Cut(r.Words[at+len(option):], " ")
+		}
 	}
 	return chain, r
 }
 
 // installedBefore returns the installed dispatch rules of the dirty Service ports.
 func (r *Ruleset) installedBefore(table Table) *before {
-	b := newBefore()
+	b, parser := newBefore(), rule.NewParser(r.settings.Family)
 	for name := range r.dirty {
-		b.addRendered(&r.settings, table, r.installed[name])
+		b.addRendered(parser, table, r.installed[name])
 	}
 	return b
 }
 
-func (b *before) addRendered(s *settings, table Table, rendered *Rendered) {
+func (b *before) addRendered(p *rule.Parser, table Table, rendered *Rendered) {
 	for d := range dispatches {
 		if d.table() != table {
 			continue
 		}
 		for _, l := range rendered.dispatched(d) {
-			b.add(l.destination, s.parsed(d, l))
+			b.add(l.destination, parsed(p, d, l))
 		}
 	}
 }
@@ -117,20 +123,20 @@ func (r *Ruleset) found(tables Tables, req backend.Request) (map[tracker.Service
 		}
 		past[table], chains = readBefore(table, rules), rules
 	}
-	found := map[tracker.ServicePortName]bool{}
+	found, parser := map[tracker.ServicePortName]bool{}, rule.NewParser(r.settings.Family)
 	for _, port := range req.Ports {
 		if wanted := r.wanted[port.Name]; wanted != nil {
-			found[port.Name] = r.leadsAs(wanted, past) && r.translatesAs(wanted, chains, req.Endpoints > backend.LargeCluster)
+			found[port.Name] = leadsAs(parser, wanted, past) && r.translatesAs(parser, wanted, chains, req.Endpoints > backend.LargeCluster)
 		}
 	}
 	return found, nil
 }
 
 // leadsAs reports whether the tables contain every dispatch rule of a Service port.
-func (r *Ruleset) leadsAs(wanted *Rendered, past map[Table]*before) bool {
+func leadsAs(p *rule.Parser, wanted *Rendered, past map[Table]*before) bool {
 	for d := range dispatches {
 		for _, l := range wanted.dispatch[d] {
-			if !past[d.table()].has(l.destination, r.settings.parsed(d, l)) {
+			if !past[d.table()].has(l.destination, parsed(p, d, l)) {
 				return false
 			}
 		}
@@ -139,8 +145,8 @@ func (r *Ruleset) leadsAs(wanted *Rendered, past map[Table]*before) bool {
 }
 
 // translatesAs reports whether the chains of nat for a Service port contain the desired rules.
-func (r *Ruleset) translatesAs(wanted *Rendered, chains map[string][]rule.Rule, large bool) bool {
-	same, parser := true, rule.NewParser(r.settings.Family)
+func (r *Ruleset) translatesAs(p *rule.Parser, wanted *Rendered, chains map[string][]rule.Rule, large bool) bool {
+	same := true
 	n := r.settings.names(wanted)
 	r.settings.writeChains(&n, large, func(chain string, l *lines) {
 		rules := chains[chain]
@@ -148,7 +154,7 @@ func (r *Ruleset) translatesAs(wanted *Rendered, chains map[string][]rule.Rule, 
 			if !same {
 				return
 			}
-			_, want := parseRule(parser, line)
+			_, want := parseRule(p, line)
 			same = len(rules) > 0 && rules[0].Equal(&want)
 			rules = rules[min(1, len(rules)):]
 		}

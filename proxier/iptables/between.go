@@ -127,7 +127,7 @@ func (d *difference) mixture() (map[tracker.ServicePortName]*Rendered, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := mixer{difference: d, filter: filter, past: captures{}, future: captures{}}
+	m := mixer{difference: d, parser: rule.NewParser(d.rules.settings.Family), filter: filter, past: captures{}, future: captures{}}
 	for name := range d.rules.dirty {
 		m.future.add(d.rules.effective(name))
 		if !d.rules.unread {
@@ -154,9 +154,9 @@ func (d *difference) mixture() (map[tracker.ServicePortName]*Rendered, error) {
 
 // ghost returns the rules that were read from the kernel and that no Service port desires.
 func (d *difference) ghost(filter *before) *Rendered {
-	wanted := newBefore()
+	wanted, parser := newBefore(), rule.NewParser(d.rules.settings.Family)
 	for _, rendered := range d.covered {
-		wanted.addRendered(&d.rules.settings, Filter, rendered)
+		wanted.addRendered(parser, Filter, rendered)
 	}
 	past := &Rendered{port: &plan.ServicePort{ServicePort: &tracker.ServicePort{Name: ghost}}}
 	for to, lines := range filter.lines {
@@ -176,6 +176,7 @@ func (d *difference) ghost(filter *before) *Rendered {
 // mixer combines the old and the new rules in filter of Service ports.
 type mixer struct {
 	*difference
+	parser *rule.Parser
 	filter *before
 	past   captures // empty when rules are read from the kernel
 	future captures
@@ -220,7 +221,7 @@ func (m *mixer) found(wanted *Rendered) *Rendered {
 	old := &Rendered{port: wanted.port}
 	for _, n := range refusing {
 		for _, l := range wanted.dispatch[n] {
-			if m.filter.has(l.destination, m.rules.settings.parsed(n, l)) {
+			if m.filter.has(l.destination, parsed(m.parser, n, l)) {
 				old.dispatch[n] = append(old.dispatch[n], l)
 			}
 		}

@@ -17,51 +17,43 @@ type jump struct {
 	from    string
 	to      string
 	comment string
-	state   states // matched before the comment
+	isNew   bool // matches new connections, before the comment
 }
-
-// states of match conntrack.
-type states uint32
-
-const (
-	anyState states = 0
-	newState        = states(rule.StateNew)
-)
 
 // jumps in the order in which they are inserted at the top of their chain: the last one ends up on top.
 var jumps = []jump{
-	{Filter, "INPUT", chainExternalServices, "kubernetes externally-visible service portals", newState},
-	{Filter, "FORWARD", chainExternalServices, "kubernetes externally-visible service portals", newState},
-	{Filter, "INPUT", chainNodePorts, "kubernetes health check service ports", anyState},
-	{Filter, "FORWARD", chainServices, "kubernetes service portals", newState},
-	{Filter, "OUTPUT", chainServices, "kubernetes service portals", newState},
-	{Filter, "FORWARD", chainForward, "kubernetes forwarding rules", anyState},
-	{Filter, "INPUT", chainProxyFirewall, "kubernetes load balancer firewall", newState},
-	{Filter, "OUTPUT", chainProxyFirewall, "kubernetes load balancer firewall", newState},
-	{Filter, "FORWARD", chainProxyFirewall, "kubernetes load balancer firewall", newState},
-	{NAT, "OUTPUT", chainServices, "kubernetes service portals", anyState},
-	{NAT, "PREROUTING", chainServices, "kubernetes service portals", anyState},
-	{NAT, "POSTROUTING", chainPostrouting, "kubernetes postrouting rules", anyState},
-	{Filter, "INPUT", chainFirewall, "", anyState},
-	{Filter, "OUTPUT", chainFirewall, "", anyState},
+	{Filter, "INPUT", chainExternalServices, "kubernetes externally-visible service portals", true},
+	{Filter, "FORWARD", chainExternalServices, "kubernetes externally-visible service portals", true},
+	{Filter, "INPUT", chainNodePorts, "kubernetes health check service ports", false},
+	{Filter, "FORWARD", chainServices, "kubernetes service portals", true},
+	{Filter, "OUTPUT", chainServices, "kubernetes service portals", true},
+	{Filter, "FORWARD", chainForward, "kubernetes forwarding rules", false},
+	{Filter, "INPUT", chainProxyFirewall, "kubernetes load balancer firewall", true},
+	{Filter, "OUTPUT", chainProxyFirewall, "kubernetes load balancer firewall", true},
+	{Filter, "FORWARD", chainProxyFirewall, "kubernetes load balancer firewall", true},
+	{NAT, "OUTPUT", chainServices, "kubernetes service portals", false},
+	{NAT, "PREROUTING", chainServices, "kubernetes service portals", false},
+	{NAT, "POSTROUTING", chainPostrouting, "kubernetes postrouting rules", false},
+	{Filter, "INPUT", chainFirewall, "", false},
+	{Filter, "OUTPUT", chainFirewall, "", false},
 }
 
 // Canary is the empty chain that every table of the proxier has, mangle included.
 const Canary = chainCanary
 
-// Jump is a rule by which a built-in chain jumps to a chain of the proxier.
-type Jump struct {
-	From string
+// baseJump is the rule of a jump.
+type baseJump struct {
+	from string
 	rule.Rule
 }
 
-// BaseJumps returns the jumps that a table must have, in the order in which they are inserted at the top of their
+// baseJumps returns the jumps that a table must have, in the order in which they are inserted at the top of their
 // chain.
-func BaseJumps(table Table, family corev1.IPFamily) []Jump {
-	var base []Jump
+func baseJumps(table Table, family corev1.IPFamily) []baseJump {
+	var base []baseJump
 	for _, j := range jumps {
 		if j.table == table {
-			base = append(base, Jump{j.from, j.rule(family)})
+			base = append(base, baseJump{j.from, j.rule(family)})
 		}
 	}
 	return base
@@ -69,8 +61,8 @@ func BaseJumps(table Table, family corev1.IPFamily) []Jump {
 
 func (j jump) rule(family corev1.IPFamily) rule.Rule {
 	r := rule.Rule{IPv6: family == corev1.IPv6Protocol, Target: rule.Target{Kind: rule.TargetJump, Chain: j.to}}
-	if j.state != anyState {
-		r.Matches = append(r.Matches, rule.Match{Kind: rule.MatchState, Bits: uint32(j.state)})
+	if j.isNew {
+		r.Matches = append(r.Matches, rule.Match{Kind: rule.MatchState, Bits: rule.StateNew})
 	}
 	if j.comment != "" {
 		r.Matches = append(r.Matches, rule.Match{Kind: rule.MatchComment, Name: j.comment})
@@ -81,7 +73,7 @@ func (j jump) rule(family corev1.IPFamily) rule.Rule {
 // spec returns the rule as words for the iptables command.
 func (j jump) spec() []string {
 	var spec []string
-	if j.state == newState {
+	if j.isNew {
 		spec = append(spec, "-m", "conntrack", "--ctstate", "NEW")
 	}
 	if j.comment != "" {
@@ -137,11 +129,11 @@ func missingBase(p *Payload, table Table, family corev1.IPFamily, chains []strin
 			lines++
 		}
 	}
-	base := BaseJumps(table, family)
-	at := places(base, rules)
+	base := baseJumps(table, family)
+	at := positions(base, rules)
 	for i, j := range base {
 		if at[i] < 0 {
-			text = fmt.Appendf(text, "-I %s %d", j.From, Place(base, at, i)+1)
+			text = fmt.Appendf(text, "-I %s %d", j.from, place(base, at, i)+1)
 			text = append(j.Append(text), '\n')
 			lines++
 		}
@@ -155,32 +147,32 @@ func missingBase(p *Payload, table Table, family corev1.IPFamily, chains []strin
 	}
 }
 
-// places returns how many rules of its chain are above each jump; -1: the jump is missing.
-func places(jumps []Jump, rules map[string][]rule.Rule) []int {
+// positions returns how many rules of its chain are above each jump; -1: the jump is missing.
+func positions(jumps []baseJump, rules map[string][]rule.Rule) []int {
 	at := make([]int, len(jumps))
 	for i := range jumps {
-		at[i] = slices.IndexFunc(rules[jumps[i].From], func(r rule.Rule) bool { return r.Equal(&jumps[i].Rule) })
+		at[i] = slices.IndexFunc(rules[jumps[i].from], func(r rule.Rule) bool { return r.Equal(&jumps[i].Rule) })
 	}
 	return at
 }
 
-// Place returns where a missing jump belongs in its chain: right below the jumps that belong above it. So the verdict
+// place returns where a missing jump belongs in its chain: right below the jumps that belong above it. So the verdict
 // on a packet does not depend on which jump was missing. at is how many rules of its chain are above each jump, -1 for
-// a missing one. Place updates at for the missing jump and for the jumps that move down.
-func Place(jumps []Jump, at []int, missing int) int {
-	place := 0
+// a missing one. It updates at for the missing jump and for the jumps that move down.
+func place(jumps []baseJump, at []int, missing int) int {
+	row := 0
 	for i := missing + 1; i < len(jumps); i++ { // the jumps that belong above
-		if jumps[i].From == jumps[missing].From {
-			place = max(place, at[i]+1)
+		if jumps[i].from == jumps[missing].from {
+			row = max(row, at[i]+1)
 		}
 	}
 	for i := range at {
-		if jumps[i].From == jumps[missing].From && at[i] >= place {
+		if jumps[i].from == jumps[missing].from && at[i] >= row {
 			at[i]++
 		}
 	}
-	at[missing] = place
-	return place
+	at[missing] = row
+	return row
 }
 
 // jumpsTo returns the chains of a table that built-in chains jump to, each once.

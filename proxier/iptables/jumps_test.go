@@ -18,8 +18,8 @@ func TestJumpsComeBackInPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	for table := range builtin {
-		for _, j := range BaseJumps(table, corev1.IPv4Protocol) {
-			chain := m.tables[string(table)][j.From]
+		for _, j := range baseJumps(table, corev1.IPv4Protocol) {
+			chain := m.tables[string(table)][j.from]
 			before := chain.Rules
 			at := slices.IndexFunc(before, func(r rule.Rule) bool { return r.Equal(&j.Rule) })
 			for _, foreign := range [][]rule.Rule{nil, {{Target: rule.Target{Kind: rule.TargetReturn}}}} {
@@ -29,17 +29,17 @@ func TestJumpsComeBackInPlace(t *testing.T) {
 				if err := m.EnsureJumps(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				if now := m.Chain(table, j.From); !reflect.DeepEqual(now, want) {
-					t.Errorf("%s %s without its jump to %s:\n%+v\nwant\n%+v", table, j.From, j.Target.Chain, now, want)
+				if now := m.Chain(table, j.from); !reflect.DeepEqual(now, want) {
+					t.Errorf("%s %s without its jump to %s:\n%+v\nwant\n%+v", table, j.from, j.Target.Chain, now, want)
 				}
 				var p Payload
 				p.Written = map[Table]Count{}
 				chains, _ := m.Chains(table)
-				missingBase(&p, table, corev1.IPv4Protocol, chains, map[string][]rule.Rule{j.From: gone})
-				if insert := "-I " + j.From + " " + string(rune('1'+at)) + string(j.Append(nil)) + "\n"; !strings.Contains(string(p.Text()), insert) {
+				missingBase(&p, table, corev1.IPv4Protocol, chains, map[string][]rule.Rule{j.from: gone})
+				if insert := "-I " + j.from + " " + string(rune('1'+at)) + string(j.Append(nil)) + "\n"; !strings.Contains(string(p.Text()), insert) {
 					t.Errorf("want %s in:\n%s", insert, p.Text())
 				}
-				chain = m.tables[string(table)][j.From]
+				chain = m.tables[string(table)][j.from]
 			}
 			chain.Rules = before
 		}

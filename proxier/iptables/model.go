@@ -83,9 +83,9 @@ func (m *Model) Restore(_ context.Context, p *Payload) (Run, error) {
 func (m *Model) apply(text []byte) (line int, err error) {
 	var t *transaction
 	parser := rule.NewParser(m.family)
-	for text := range strings.Lines(string(text)) {
+	for b := range bytes.Lines(text) { // a string for each line, or a rule would keep the whole payload in memory
 		line++
-		text = strings.TrimSuffix(text, "\n")
+		text := string(bytes.TrimSuffix(b, []byte("\n")))
 		switch {
 		case strings.HasPrefix(text, "*"):
 			t = &transaction{table: text[1:], chains: maps.Clone(m.tables[text[1:]]), own: map[string]bool{}, parser: parser}
@@ -158,8 +158,10 @@ func (t *transaction) deleteChain(name string) error {
 		return fmt.Errorf("chain %s in %s is not empty", name, t.table)
 	}
 	for from, c := range t.chains {
-		if slices.ContainsFunc(c.Rules, func(r rule.Rule) bool { return r.Target.Chain == name }) {
-			return fmt.Errorf("chain %s in %s is referred to by %s", name, t.table, from)
+		for i := range c.Rules {
+			if c.Rules[i].Target.Chain == name {
+				return fmt.Errorf("chain %s in %s is referred to by %s", name, t.table, from)
+			}
 		}
 	}
 	delete(t.chains, name)
@@ -186,12 +188,12 @@ func (m *Model) EnsureJumps(context.Context) error {
 				chains[name] = &rule.Chain{Policy: "-"}
 			}
 		}
-		base := BaseJumps(table, m.family)
-		at := places(base, rulesOf(chains))
+		base := baseJumps(table, m.family)
+		at := positions(base, rulesOf(chains))
 		for i, j := range base {
 			if at[i] < 0 {
-				c := chains[j.From]
-				chains[j.From] = &rule.Chain{Policy: c.Policy, Rules: slices.Insert(slices.Clone(c.Rules), Place(base, at, i), j.Rule)}
+				c := chains[j.from]
+				chains[j.from] = &rule.Chain{Policy: c.Policy, Rules: slices.Insert(slices.Clone(c.Rules), place(base, at, i), j.Rule)}
 			}
 		}
 	}
@@ -308,13 +310,4 @@ func (m *Model) Save(w io.Writer) error {
 		fmt.Fprintln(b, "COMMIT")
 	}
 	return b.Flush()
-}
-
-// ReadSaved reads the output of iptables-save into a Model.
-func ReadSaved(family corev1.IPFamily, text []byte) (*Model, error) {
-	tables, err := rule.ParseTables(family, bytes.TrimSpace(text))
-	if err != nil {
-		return nil, err
-	}
-	return ModelOf(family, tables), nil
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"synclab/proxier/iptables/prefix"
+	"synclab/proxier/iptables/rule"
 	"synclab/proxier/tracker"
 )
 
@@ -204,15 +205,16 @@ func sweepLevel(name string) int {
 // reach finds the Service ports that packets reach, and whether the sync changes that.
 type reach struct {
 	*stager
-	past  *before
-	alone map[destination]tracker.ServicePortName // owner of all future rules for a destination; zero: several
-	ports map[tracker.ServicePortName]*Rendered
-	known map[tracker.ServicePortName]bool
+	parser *rule.Parser
+	past   *before
+	alone  map[destination]tracker.ServicePortName // owner of all future rules for a destination; zero: several
+	ports  map[tracker.ServicePortName]*Rendered
+	known  map[tracker.ServicePortName]bool
 }
 
 func (s *stager) reach() (*reach, error) {
 	r := &reach{
-		stager: s, past: newBefore(), alone: map[destination]tracker.ServicePortName{},
+		stager: s, parser: rule.NewParser(s.rules.settings.Family), past: newBefore(), alone: map[destination]tracker.ServicePortName{},
 		ports: map[tracker.ServicePortName]*Rendered{}, known: map[tracker.ServicePortName]bool{},
 	}
 	if len(s.rules.held[NAT].content) == 0 {
@@ -260,7 +262,7 @@ func (r *reach) same(name tracker.ServicePortName) bool {
 	}
 	count := 0
 	now := newBefore()
-	now.addRendered(&r.rules.settings, NAT, rendered)
+	now.addRendered(r.parser, NAT, rendered)
 	for to, lines := range now.lines {
 		count += len(lines)
 		if r.alone[to] != name || !slices.EqualFunc(lines, r.past.lines[to], func(a, b beforeLine) bool { return a.rule.Equal(&b.rule) }) {

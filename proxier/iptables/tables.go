@@ -1,11 +1,10 @@
 package iptables
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os/exec"
-	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -130,6 +129,10 @@ const fewChains = 16
 // to print a large one.
 func (i Installed) Rules(table Table, chains ...string) (map[string][]rule.Rule, error) {
 	rules, parser := map[string][]rule.Rule{}, rule.NewParser(i.Family)
+	asked := make(map[string]bool, len(chains))
+	for _, c := range chains {
+		asked[c] = true
+	}
 	run := func(tool string, args ...string) error {
 		path, err := FindBinary(Binary(i.Variant, i.Family, tool))
 		if err != nil {
@@ -139,13 +142,14 @@ func (i Installed) Rules(table Table, chains ...string) (map[string][]rule.Rule,
 		if err != nil {
 			return fmt.Errorf("reading %s: %s: %w", table, path, err)
 		}
-		for line := range strings.Lines(string(out)) {
-			text, isRule := strings.CutPrefix(line, "-A ")
-			if chain, _, _ := strings.Cut(text, " "); !isRule || len(chains) > 0 && !slices.Contains(chains, chain) {
-				continue
+		for line := range bytes.Lines(out) {
+			line = bytes.TrimSuffix(line, []byte("\n"))
+			text, isRule := bytes.CutPrefix(line, []byte("-A "))
+			chain, _, _ := bytes.Cut(text, []byte(" "))
+			if isRule && (len(chains) == 0 || asked[string(chain)]) {
+				name, r := parseRule(parser, string(line))
+				rules[name] = append(rules[name], r)
 			}
-			chain, r := parseRule(parser, strings.TrimSuffix(line, "\n"))
-			rules[chain] = append(rules[chain], r)
 		}
 		return nil
 	}

@@ -37,7 +37,7 @@ func NewParser(f corev1.IPFamily) *Parser {
 	return &Parser{ipv6: f == corev1.IPv6Protocol, words: make([]word, 0, 32)}
 }
 
-// Parse is function Parse.
+// Parse parses one line; see function Parse.
 func (p *Parser) Parse(line string) (chain string, r Rule, err error) {
 	if chain, err = p.line(strings.Trim(line, " \t\r\n")); err != nil {
 		return "", Rule{}, fmt.Errorf("%w: %q", err, line)
