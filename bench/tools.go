@@ -45,11 +45,19 @@ func (o *ExecuteOptions) prepareTools(ctx context.Context, versions *raw.Version
 	}
 	o.loadModules(ctx)
 	note := func(text string) { o.Progress(Progress{Stage: "prepare", Note: text}) }
-	if slices.ContainsFunc(o.parsed, func(s subject.Spec) bool { return s.Proxier == subject.KubeProxy }) {
-		build := o.KubeProxy
+	o.tools.KubeProxy = map[string]string{}
+	for _, s := range o.parsed {
+		if _, there := o.tools.KubeProxy[s.Version]; there || s.Proxier != subject.KubeProxy {
+			continue
+		}
+		build := s.Build(o.KubeProxy)
 		build.Progress = note
-		if o.tools.KubeProxy, versions.KubeProxy, err = upstream.KubeProxy(ctx, build); err != nil {
-			return err
+		path, version, err := upstream.KubeProxy(ctx, build)
+		if err != nil {
+			return fmt.Errorf("subject %s: %w", s.Name, err)
+		}
+		if o.tools.KubeProxy[s.Version] = path; s.Version == "" {
+			versions.KubeProxy = version // the names of other subjects contain their versions
 		}
 	}
 	o.tools.Shim, err = shim.Command(ctx)

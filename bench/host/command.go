@@ -49,7 +49,7 @@ func (r *Host) command() (path string, args, env []string, err error) {
 		"KUBECONFIG="+kubeconfigFile, "NODE_NAME="+cfg.HostnameOverride)
 	switch r.About.Proxier {
 	case subject.KubeProxy:
-		return r.Tools.KubeProxy, []string{"--config=" + configFile}, env, nil
+		return r.Tools.KubeProxy[r.About.Version], []string{"--config=" + configFile}, env, nil
 	case subject.Synclab:
 		return r.ownCommand(configFile, env)
 	}

@@ -29,6 +29,6 @@ type Assignment struct {
 // Tools are the programs that a run needs besides this one. They are found or built before a namespace is entered:
 // inside, there is no network, and HOME may differ.
 type Tools struct {
-	KubeProxy string // path; empty when no subject needs it
-	Shim      string // path; empty with FeedInformers
+	KubeProxy map[string]string // paths, by the version of a subject
+	Shim      string            // path; empty with FeedInformers
 }

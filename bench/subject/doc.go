@@ -1,6 +1,6 @@
 // Package subject names the proxies that can be tested.
 //
-//  1. ParseSubject turns a name such as "kube-proxy/nftables+gogc50", or "exec:NAME=COMMAND", into a Spec.
+//  1. Parse turns a name such as "kube-proxy@v1.34.2/nftables+gogc50", or "exec:NAME=COMMAND", into a Spec.
 //  2. A Spec has the proxier, its backend and layout, and the settings that differ from kube-proxy's.
 //  3. ProxyConfig makes the KubeProxyConfiguration that all subjects of a run get.
 //

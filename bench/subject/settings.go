@@ -40,7 +40,7 @@ func (s Spec) withSettings(name string) (Spec, error) {
 	words := strings.Split(name, "+")
 	suffixes := words[1:]
 	slices.Sort(suffixes)
-	s.Base, s.Name, s.Settings = words[0], strings.Join(append(words[:1], suffixes...), "+"), defaultSettings
+	s.Name, s.Settings = strings.Join(append(words[:1], suffixes...), "+"), defaultSettings
 	for i, suffix := range suffixes {
 		number, isGC := strings.CutPrefix(suffix, "gogc")
 		percent, err := strconv.Atoi(number)

@@ -11,21 +11,22 @@ import (
 func TestSuffixes(t *testing.T) {
 	same := Settings{Policy: runner.CompletionToStart, GOGC: 100}
 	for _, s := range All() {
-		if plain, err := Parse(s.Name); err != nil || plain.Settings != same || plain.Base != s.Name || plain.OfProcess() {
+		if plain, err := Parse(s.Name); err != nil || plain.Settings != same || plain.OfProcess() {
 			t.Errorf("%+v, %v", plain, err)
 		}
 	}
 	for _, c := range []struct {
-		text, name, base string
-		want             Settings
+		text, name string
+		want       Settings
 	}{
-		{"synclab/nftables+tuned", "synclab/nftables+tuned", "synclab/nftables", Settings{Policy: runner.TokenBucket, GOGC: 50, ReturnMemory: true}},
-		{"synclab/nftables+gogc75+bucket", "synclab/nftables+bucket+gogc75", "synclab/nftables", Settings{Policy: runner.TokenBucket, GOGC: 75, ReturnMemory: false}},
-		{"kube-proxy/nftables+gogc50", "kube-proxy/nftables+gogc50", "kube-proxy/nftables", Settings{Policy: runner.CompletionToStart, GOGC: 50, ReturnMemory: false}},
-		{"exec:mine+gogc50=/bin/mine", "exec:mine+gogc50", "exec:mine", Settings{Policy: runner.CompletionToStart, GOGC: 50, ReturnMemory: false}},
+		{"synclab/nftables+tuned", "synclab/nftables+tuned", Settings{Policy: runner.TokenBucket, GOGC: 50, ReturnMemory: true}},
+		{"synclab/nftables+gogc75+bucket", "synclab/nftables+bucket+gogc75", Settings{Policy: runner.TokenBucket, GOGC: 75, ReturnMemory: false}},
+		{"kube-proxy/nftables+gogc50", "kube-proxy/nftables+gogc50", Settings{Policy: runner.CompletionToStart, GOGC: 50, ReturnMemory: false}},
+		{"kube-proxy@1.34.2/nftables+gogc50", "kube-proxy@v1.34.2/nftables+gogc50", Settings{Policy: runner.CompletionToStart, GOGC: 50, ReturnMemory: false}},
+		{"exec:mine+gogc50=/bin/mine", "exec:mine+gogc50", Settings{Policy: runner.CompletionToStart, GOGC: 50, ReturnMemory: false}},
 	} {
 		s, err := Parse(c.text)
-		if err != nil || s.Name != c.name || s.Base != c.base || s.Settings != c.want {
+		if err != nil || s.Name != c.name || s.Settings != c.want {
 			t.Errorf("%s: %+v, %v", c.text, s, err)
 		}
 		if plain, _, _ := strings.Cut(c.text, "+"); s.Backend != "" {
@@ -43,6 +44,9 @@ func TestSuffixes(t *testing.T) {
 		"synclab/nftables+gogc5+gogc5":   "is given twice",
 		"synclab/nftables+tuned+gogc100": "cannot be combined with other suffixes",
 		"synclab/ipvs+tuned":             "is not known",
+		"kube-proxy@new/nftables":        `"new" is no version of Kubernetes`,
+		"kube-proxy@v1.34.2/ebpf":        "is not known",
+		"synclab@v1.34.2/nftables":       "is not known",
 	} {
 		if _, err := Parse(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/shim"
+	"synclab/bench/upstream"
 	"synclab/bench/visible"
 	"synclab/proxier"
 	"synclab/proxier/iptables"
@@ -16,14 +17,14 @@ import (
 
 // Spec is a proxy that can be measured: a proxier and its backend.
 type Spec struct {
-	// Name as in records: "synclab/iptables-legacy", "kube-proxy/nftables", "exec:NAME", with the suffixes of its settings:
-	// "synclab/nftables+tuned".
+	// Name as in records: "synclab/iptables-legacy", "kube-proxy/nftables", "kube-proxy@v1.34.2/nftables", "exec:NAME",
+	// with the suffixes of its settings: "synclab/nftables+tuned".
 	Name string
-	// Base is the Name without suffixes.
-	Base string
 	Settings
 	// Proxier is Synclab, KubeProxy or Exec.
 	Proxier string
+	// Version of KubeProxy, such as v1.34.2; empty: the run's version.
+	Version string
 	// Backend of the proxier; empty if the lab does not know it.
 	Backend proxier.BackendKind
 	// Variant of iptables; empty for other backends.
@@ -59,8 +60,8 @@ func All() []Spec {
 // one while packets still traverse the other.
 var OwnTables = map[string][]string{Synclab: {"synclab", "synclab-2"}, KubeProxy: {"kube-proxy"}}
 
-// Parse returns the subject with a name, or makes one of "exec:NAME=COMMAND ARG…". Spaces separate the words of
-// the command; quotes have no meaning.
+// Parse returns the subject with a name, which may have a version: "kube-proxy@v1.34.2/nftables". It makes a subject of
+// "exec:NAME=COMMAND ARG…". Spaces separate the words of the command; quotes have no meaning.
 func Parse(text string) (Spec, error) {
 	if rest, ok := strings.CutPrefix(text, Exec+":"); ok {
 		name, command, _ := strings.Cut(rest, "=")
@@ -70,15 +71,47 @@ func Parse(text string) (Spec, error) {
 		}
 		return Spec{Proxier: Exec, Command: words}.withSettings(Exec + ":" + name)
 	}
-	base, _, _ := strings.Cut(text, "+")
+	plain, version, err := cutVersion(text)
+	if err != nil {
+		return Spec{}, fmt.Errorf("subject %q: %w", text, err)
+	}
+	base, _, _ := strings.Cut(plain, "+")
 	var known []string
 	for _, s := range All() {
-		if s.Name == base {
-			return s.withSettings(text)
-		}
 		known = append(known, s.Name)
+		if s.Name != base {
+			continue
+		}
+		if s.Version = version; version != "" {
+			text = KubeProxy + "@" + version + strings.TrimPrefix(plain, KubeProxy) // the version begins with v here
+		}
+		return s.withSettings(text)
 	}
-	return Spec{}, fmt.Errorf("subject %q is not known; want one of %s, or exec:NAME=COMMAND…", text, strings.Join(known, ", "))
+	return Spec{}, fmt.Errorf("subject %q is not known; want one of %s, kube-proxy@VERSION/…, or exec:NAME=COMMAND…", text, strings.Join(known, ", "))
+}
+
+// cutVersion splits "kube-proxy@VERSION/…" into "kube-proxy/…" and the version.
+func cutVersion(text string) (plain, version string, err error) {
+	rest, versioned := strings.CutPrefix(text, KubeProxy+"@")
+	if !versioned {
+		return text, "", nil
+	}
+	version, mode, _ := strings.Cut(rest, "/")
+	version, err = upstream.ParseVersion(version)
+	return KubeProxy + "/" + mode, version, err
+}
+
+// IsKubeProxy reports whether a name is that of a kube-proxy, of any version.
+func IsKubeProxy(name string) bool {
+	return strings.HasPrefix(name, KubeProxy+"/") || strings.HasPrefix(name, KubeProxy+"@")
+}
+
+// Build returns how to get the subject's kube-proxy: as in the run's options, unless its name has a version.
+func (s Spec) Build(run upstream.Options) upstream.Options {
+	if s.Version != "" {
+		run.Path, run.Version = "", s.Version
+	}
+	return run
 }
 
 // Tool returns the tool that writes the subject's rules; empty: none that the lab knows. The lab's own proxier needs

@@ -77,13 +77,22 @@ func ask(ctx context.Context, name, path string) (string, error) {
 // versions matches release versions; the groups are minor, and patch with its suffix.
 var versions = regexp.MustCompile(`^v1\.(\d+)\.(\d+(?:-(?:alpha|beta|rc)\.\d+)?)$`)
 
+// ParseVersion returns a release version of Kubernetes with its v: "1.34.2" is v1.34.2.
+func ParseVersion(text string) (string, error) {
+	version := "v" + strings.TrimPrefix(text, "v")
+	if !versions.MatchString(version) {
+		return "", fmt.Errorf("%q is no version of Kubernetes: want a version such as %s", text, Pinned)
+	}
+	return version, nil
+}
+
 // find returns the path in the cache. It builds the command first if necessary.
 func find(ctx context.Context, name string, opts Options) (string, error) {
-	version := "v" + strings.TrimPrefix(cmp.Or(opts.Version, Pinned), "v")
-	parts := versions.FindStringSubmatch(version)
-	if parts == nil {
-		return "", fmt.Errorf("%q is no version of Kubernetes: want a version such as v1.36.3", opts.Version)
+	version, err := ParseVersion(cmp.Or(opts.Version, Pinned))
+	if err != nil {
+		return "", err
 	}
+	parts := versions.FindStringSubmatch(version)
 	cache, err := OpenCache(opts.Cache)
 	if err != nil {
 		return "", err

@@ -151,7 +151,7 @@ type subjectFlags struct {
 
 func (f *subjectFlags) register(cmd *cobra.Command, usual string) {
 	flags := cmd.Flags()
-	flags.StringSliceVar(&f.names, "subjects", nil, "`list` of subjects, separated by commas; exec:NAME=COMMAND… is any other proxier; suffixes change settings: "+suffixWords()+" (default: "+usual+")")
+	flags.StringSliceVar(&f.names, "subjects", nil, "`list` of subjects, separated by commas; kube-proxy@VERSION/… is another version of kube-proxy; exec:NAME=COMMAND… is any other proxier; suffixes change settings: "+suffixWords()+" (default: "+usual+")")
 	flags.StringVar(&f.feed, "feed", "", "how objects reach the subjects: `informers` in this process, or the api over HTTP, with each subject a separate process (default: api if a subject is not synclab's)")
 	flags.StringVar(&f.kubeProxy.Path, "kube-proxy", "", "`binary` to run as kube-proxy (default: built from its Go module, on first use)")
 	flags.StringVar(&f.kubeProxy.Version, "kube-proxy-version", "", "`version` of kube-proxy to build (default: "+upstream.Pinned+")")

@@ -31,7 +31,7 @@ func phaseWords(name string, phase model.Quantity) string {
 		switch {
 		case strings.Contains(name, "iptables"):
 			return "iptables-restore itself (user time)"
-		case strings.HasPrefix(name, subject.KubeProxy+"/"):
+		case subject.IsKubeProxy(name):
 			return "nft itself (user time)"
 		}
 		return "encoding messages for the kernel"

@@ -165,29 +165,25 @@ func Times(v float64) string {
 	}
 }
 
-const KubeProxy = "kube-proxy/"
-
 // OverallBaseline is kube-proxy/iptables-legacy, else the first kube-proxy, else the first side.
 func OverallBaseline(sides []Side) int {
-	if i := slices.IndexFunc(sides, func(s Side) bool { return s.Subject == KubeProxy+"iptables-legacy" }); i >= 0 {
+	if i := slices.IndexFunc(sides, func(s Side) bool { return s.Subject == subject.KubeProxy+"/iptables-legacy" }); i >= 0 {
 		return i
 	}
-	return max(0, slices.IndexFunc(sides, func(s Side) bool { return strings.HasPrefix(s.Subject, KubeProxy) }))
+	return max(0, slices.IndexFunc(sides, func(s Side) bool { return subject.IsKubeProxy(s.Subject) }))
 }
 
 // kubeProxyLike returns the kube-proxy with default settings that writes to the same tables as a subject, with any
-// method and layout. It is empty if unknown.
+// version and layout. It is empty if unknown.
 func kubeProxyLike(name string) string {
 	s, err := subject.Parse(name)
 	switch {
 	case err != nil:
 		return ""
-	case s.Proxier == subject.KubeProxy:
-		return s.Base
 	case s.Variant != "":
-		return KubeProxy + "iptables-" + string(s.Variant)
+		return subject.KubeProxy + "/iptables-" + string(s.Variant)
 	case s.Backend != "":
-		return KubeProxy + string(s.Backend)
+		return subject.KubeProxy + "/" + string(s.Backend)
 	}
 	return ""
 }

@@ -138,7 +138,7 @@ func (m *Model) differs(here Here) (differs, remarks []string, err error) {
 		}
 		compare("layout of "+name, s.Layout, string(about.Layout))
 		own = own || about.Proxier == subject.Synclab
-		if about.Proxier == subject.KubeProxy && here.Versions.KubeProxy != "" {
+		if about.Proxier == subject.KubeProxy && about.Version == "" && here.Versions.KubeProxy != "" {
 			compare("kube-proxy", m.Versions.KubeProxy, here.Versions.KubeProxy)
 		}
 		switch {

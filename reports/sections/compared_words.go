@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"synclab/bench/raw"
+	"synclab/bench/subject"
 	"synclab/reports/comparison"
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
@@ -36,9 +37,9 @@ func comparisonSentences(s *Summary) []string {
 		return nil
 	}
 	var out []string
-	others := slices.ContainsFunc(c.Sides, func(side comparison.Side) bool { return !strings.HasPrefix(side.Subject, comparison.KubeProxy) })
+	others := slices.ContainsFunc(c.Sides, func(side comparison.Side) bool { return !subject.IsKubeProxy(side.Subject) })
 	for _, side := range c.Sides {
-		if others && strings.HasPrefix(side.Subject, comparison.KubeProxy) {
+		if others && strings.HasPrefix(side.Subject, subject.KubeProxy+"/") {
 			continue // sentences cover the subjects that are compared with kube-proxy
 		}
 		baseline := c.Nearest(side)

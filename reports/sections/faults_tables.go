@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"synclab/bench/subject"
 	"synclab/reports/comparison"
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
@@ -199,7 +200,7 @@ func (f *FaultResult) notWithin() string {
 // byTime explains when kube-proxy in iptables mode recovers later, if it did not recover within the wait.
 func (s *Summary) byTime() string {
 	if !slices.ContainsFunc(s.Faults, func(f FaultResult) bool {
-		return f.Never > 0 && strings.HasPrefix(f.Series, comparison.KubeProxy+"iptables")
+		return f.Never > 0 && subject.IsKubeProxy(f.Series) && strings.Contains(f.Series, "/iptables")
 	}) {
 		return ""
 	}

@@ -8,12 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
 	"synclab/bench/raw"
-	"synclab/reports/comparison"
+	"synclab/bench/subject"
 	"synclab/reports/records"
 	"synclab/scenarios"
 )
@@ -206,7 +205,7 @@ func (w *syntheticWriter) oneSync(s Subject, start float64, kind string) float64
 		metric raw.Metric
 		share  float64
 	}{{raw.Plan, 0.08}, {raw.Encode, 0.12}, {raw.ToolUser, 0.55}, {raw.ToolSys, 0.18}, {raw.Restore, 0.76}} {
-		if own := part.metric == raw.Plan || part.metric == raw.Encode; own && strings.HasPrefix(s.Name, comparison.KubeProxy) {
+		if own := part.metric == raw.Plan || part.metric == raw.Encode; own && subject.IsKubeProxy(s.Name) {
 			continue // kube-proxy does not report these
 		}
 		w.put(start+d, part.metric, d*part.share, "s", of)
