@@ -8,14 +8,15 @@ import (
 // errCut is the cause with which watches end when CutWatches breaks their connections.
 var errCut = errors.New("cut off")
 
-// watchContext returns a context that ends with the request, with DropWatches, CutWatches and Close.
-func (f *Front) watchContext(request context.Context) (context.Context, context.CancelFunc) {
+// watchContext returns a context that ends with the request, with DropWatches, CutWatches and Close. ended is done as
+// soon as one of these three returns, ctx shortly after.
+func (f *Front) watchContext(request context.Context) (ctx, ended context.Context, done context.CancelFunc) {
 	f.mu.Lock()
-	ended := f.ended
+	ended = f.ended
 	f.mu.Unlock()
 	ctx, cancel := context.WithCancelCause(request)
 	stop := context.AfterFunc(ended, func() { cancel(context.Cause(ended)) })
-	return ctx, func() { stop(); cancel(nil) }
+	return ctx, ended, func() { stop(); cancel(nil) }
 }
 
 // DropWatches ends all open watches, as an API server does in an orderly shutdown. Clients resume where they were.

@@ -29,6 +29,7 @@ const (
 type watcher struct {
 	*selection
 	front    *Front
+	ended    context.Context // done when the Front ends its watches
 	store    *store
 	view     view
 	request  *http.Request
@@ -60,7 +61,8 @@ func (f *Front) watch(w http.ResponseWriter, r *http.Request, s *selection) erro
 		order: api.NewSequence[event](&f.WatchFaults), out: w, control: http.NewResponseController(w),
 	}
 	c.encoder = streaming.NewEncoder(v.StreamSerializer.Framer.NewFrameWriter(&c.buffer), v.StreamSerializer.Serializer)
-	ctx, cancel := f.watchContext(r.Context())
+	ctx, ended, cancel := f.watchContext(r.Context())
+	c.ended = ended
 	defer cancel()
 	if seconds := s.options.TimeoutSeconds; seconds != nil && *seconds > 0 {
 		timer := f.clock.NewTimer(time.Duration(*seconds) * time.Second)
@@ -207,6 +209,9 @@ func (c *watcher) next(events []event) ([]event, <-chan struct{}, error) {
 	f, s := c.front, c.store
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if c.ended.Err() != nil { // no event of an outage may be sent before the watch's own context is cancelled, too
+		return nil, nil, nil
+	}
 	if !f.Holds(c.GroupVersionResource) {
 		if c.position < s.first {
 			return nil, nil, errTooOld(c.sent, s.forgotten)
