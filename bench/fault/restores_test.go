@@ -138,7 +138,7 @@ func TestLostRuleIsBack(t *testing.T) {
 	} {
 		stillMissing, err := l.stillMissing(place, map[string]int{l.chain: len(c.now)}, func(string) ([]string, error) { return c.now, nil })
 		if err != nil || (stillMissing == "") != c.back {
-			t.Errorf("%q: lacks %q, %v", c.now, stillMissing, err)
+			t.Errorf("%q: still missing %q, %v", c.now, stillMissing, err)
 		}
 	}
 	base := l

@@ -231,7 +231,7 @@ func (r *Flows) Settled() {
 
 var flowMetrics = map[traffic.Finding]raw.Metric{
 	traffic.NewFlow: raw.Flow, traffic.LongLivedPacket: raw.LongLivedFlow, traffic.RemovedEndpointServing: raw.RemovedEndpointServing, traffic.NewEndpointDelay: raw.NewEndpointDelay,
-	traffic.ControlFailed: raw.ControlFailure,
+	traffic.ControlFailure: raw.ControlFailure,
 }
 
 // methodLongLived marks records of long-lived flows.

@@ -13,7 +13,7 @@
 //  4. The FlowChecker computes from the cluster's changes which endpoints each Service port had and when. bench/visible
 //     reports when each change was visible in the kernel. The FlowChecker checks each Result some seconds later, and reports
 //     an Observed. An answer from an endpoint that no possible state had is misrouted. A flow that times out while a
-//     control flow fails too is a ControlFailed: the rules are not the cause.
+//     control flow fails too is a control failure: the rules are not the cause.
 //
 // A flow fails if every possible state has an endpoint and there is no answer. It also fails if no state has an
 // endpoint and it is not refused at once. See docs/design/flow-outcomes.md.

@@ -33,7 +33,7 @@ func (l *FlowChecker) one(r *Result) {
 		l.counts.Unobserved++
 		return
 	case r.Outcome == TimedOut && l.controlFailed(r, target):
-		l.opts.Tell(Observed{Finding: ControlFailed, Target: target, At: due, Took: end.Sub(due), Outcome: r.Outcome})
+		l.opts.Tell(Observed{Finding: ControlFailure, Target: target, At: due, Took: end.Sub(due), Outcome: r.Outcome})
 		return
 	}
 	o := Observed{Finding: NewFlow, Target: target, At: due, Took: end.Sub(due), Outcome: r.Outcome, By: r.By}

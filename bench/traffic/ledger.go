@@ -55,8 +55,8 @@ const (
 	LongLivedPacket                       // Took: sent → end
 	RemovedEndpointServing                // Took: removal scheduled → last answer; long-lived flow: → first from elsewhere
 	NewEndpointDelay                      // Took: addition scheduled → first answer; NotYet: → when no answer was possible any more
-	// ControlFailed is a flow or packet that timed out together with a control flow: the rules are not the cause.
-	ControlFailed // Took: scheduled → end
+	// ControlFailure is a flow or packet that timed out together with a control flow: the rules are not the cause.
+	ControlFailure // Took: scheduled → end
 )
 
 // Observed is one finding of a FlowChecker.

@@ -56,7 +56,7 @@ func newStory(t *testing.T, endpoints ...string) *story {
 }
 
 func (s *story) tell(o Observed) {
-	kind := map[Finding]string{NewFlow: "flow", LongLivedPacket: "packet", RemovedEndpointServing: "removed", NewEndpointDelay: "added", ControlFailed: "control failed"}[o.Finding]
+	kind := map[Finding]string{NewFlow: "flow", LongLivedPacket: "packet", RemovedEndpointServing: "removed", NewEndpointDelay: "added", ControlFailure: "control failed"}[o.Finding]
 	text := kind
 	if o.LongLived && o.Finding == RemovedEndpointServing {
 		text += " held"
