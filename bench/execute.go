@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -58,6 +57,8 @@ type ExecuteOptions struct {
 	// Feed is how objects reach the subjects: FeedInformers or FeedAPI. Empty: FeedAPI if a subject is not part of this
 	// program, else FeedInformers.
 	Feed string
+	// Kernels to measure on: raw.HostKernel, or versions of Linux for upstream.Linux. Empty: the machine's own.
+	Kernels []string
 	// KubeProxy is what to run as kube-proxy; zero: the pinned version, built on first use.
 	KubeProxy upstream.Options
 	// ExecConfig is the template for {config} in the command of exec subjects; see execConfig. Empty: the
@@ -83,6 +84,7 @@ type ExecuteOptions struct {
 
 	parsed []subject.Spec // of Subjects
 	tools  pass.Tools
+	guests map[string]string // paths of kernels other than the machine's, by name
 }
 
 // Progress is the progress of a run.
@@ -140,7 +142,7 @@ func Execute(ctx context.Context, o ExecuteOptions) (dir string, err error) {
 	if err := o.fill(); err != nil {
 		return "", err
 	}
-	cells, err := o.Scenario.Cells()
+	cells, err := o.cells()
 	if err != nil {
 		return "", err
 	}
@@ -175,7 +177,7 @@ func Execute(ctx context.Context, o ExecuteOptions) (dir string, err error) {
 	for i, subject := range o.parsed {
 		run.Subjects[i] = subject.Name
 	}
-	if err := o.prepareTools(ctx, &run.Versions); err != nil {
+	if err := errors.Join(o.prepareTools(ctx, &run.Versions), o.prepareKernels(ctx, &run)); err != nil {
 		return "", err
 	}
 	w, err := raw.OpenRun(o.Out, run, o.Force)
@@ -341,7 +343,7 @@ func (o *ExecuteOptions) runSlot(ctx context.Context, w *raw.RunWriter, p slot, 
 		_ = out.CloseWithError(err) // a worker must not block when its messages cannot be read
 		taken <- err
 	}()
-	err = netns.Reexec(ctx, stdin, in, o.Stderr, nil, o.WorkerArgs...)
+	err = o.startWorker(ctx, p.cell, stdin, in)
 	_ = in.Close()
 	takeErr := errors.Join(<-taken, told())
 	if end.failure != "" {
@@ -352,11 +354,11 @@ func (o *ExecuteOptions) runSlot(ctx context.Context, w *raw.RunWriter, p slot, 
 
 // killed adds the likely reason to the error of a worker that a signal ended before it could report one.
 func killed(err error) error {
-	var ended *exec.ExitError
+	var worker *netns.WorkerError
 	switch {
-	case !errors.As(err, &ended) || ended.Exited():
+	case !errors.As(err, &worker) || worker.Exited():
 		return err
-	case netns.ExitCode(err) == 128+int(unix.SIGKILL):
+	case worker.Signal == unix.SIGKILL:
 		return fmt.Errorf("the worker was killed (%w): out of memory?", err)
 	}
 	return fmt.Errorf("the worker was killed (%w)", err)

@@ -26,6 +26,9 @@ import (
 const envRole = "SYNCLAB_TEST_ROLE"
 
 func TestMain(m *testing.M) {
+	if netns.IsGuest() {
+		netns.RunGuest()
+	}
 	switch os.Getenv(envRole) {
 	case "parent": // runs a worker until killed
 		os.Setenv(envRole, "worker")
@@ -39,6 +42,8 @@ func TestMain(m *testing.M) {
 		reach()
 	case "status":
 		os.Exit(7)
+	case "echo":
+		echo()
 	default:
 		os.Exit(netns.TestMain(m))
 	}

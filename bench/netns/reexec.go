@@ -24,6 +24,7 @@ const (
 	envDir      = "SYNCLAB_LAB_DIR"      // the private directory
 	envLifeline = "SYNCLAB_LIFELINE"     // file descriptor of a pipe that closes when the parent ends
 	envEntered  = "SYNCLAB_LAB_NETNS"    // set by Enter for the worker's children: identity of the worker's namespace
+	envKernel   = "SYNCLAB_KERNEL"       // read by TestMain: path of the kernel for the tests
 	envLock     = "XTABLES_LOCKFILE"     // read by iptables-legacy, whose default, /run/xtables.lock, belongs to the machine
 )
 
@@ -35,10 +36,28 @@ var ErrUnavailable = errors.New("network namespaces are not available")
 
 // WorkerError is a failed worker. If it exited (Exited), it has written the cause to standard error. If a signal killed
 // it, it has written nothing.
-type WorkerError struct{ *exec.ExitError }
+type WorkerError struct {
+	Status int            // its exit status
+	Signal syscall.Signal // that killed it; 0: it exited
+}
 
-// Unwrap returns the exit status.
-func (e *WorkerError) Unwrap() error { return e.ExitError }
+// Exited reports whether the worker ended by itself.
+func (e *WorkerError) Exited() bool { return e.Signal == 0 }
+
+func (e *WorkerError) Error() string {
+	if e.Exited() {
+		return fmt.Sprintf("exit status %d", e.Status)
+	}
+	return fmt.Sprintf("signal: %v", e.Signal)
+}
+
+// workerError returns the end of a worker.
+func workerError(exit *exec.ExitError) *WorkerError {
+	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return &WorkerError{Signal: status.Signal()}
+	}
+	return &WorkerError{Status: exit.ExitCode()}
+}
 
 // Reexec runs this program with args as a worker in new namespaces and waits for it. The environment is the parent's
 // plus env ("NAME=value"). When ctx ends, the worker gets SIGINT, and SIGKILL after 10 s. A non-zero exit status is a
@@ -90,7 +109,7 @@ func Reexec(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, env 
 			hangUp()
 			var exit *exec.ExitError
 			if errors.As(err, &exit) {
-				return &WorkerError{exit}
+				return workerError(exit)
 			}
 			return err
 		}
@@ -177,18 +196,16 @@ func sysctl(name string) string {
 // ExitCode returns the exit status after Reexec: the worker's own, 128+n for signal n as in a shell, or 1 if the worker
 // never ran.
 func ExitCode(err error) int {
-	var exit *exec.ExitError
+	var worker *WorkerError
 	switch {
 	case err == nil:
 		return 0
-	case errors.As(err, &exit):
-		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-			return 128 + int(status.Signal())
-		}
-		return exit.ExitCode()
-	default:
+	case !errors.As(err, &worker):
 		return 1
+	case !worker.Exited():
+		return 128 + int(worker.Signal)
 	}
+	return worker.Status
 }
 
 // Runner is *testing.M, without importing package testing.
@@ -196,9 +213,13 @@ type Runner interface{ Run() int }
 
 // TestMain runs a test binary's tests inside a namespace: call os.Exit(netns.TestMain(m)) in TestMain. Outside, it runs
 // the binary again with the same arguments in a namespace; inside, it runs the tests. If namespaces cannot be made, it
-// runs no test and prints the reason; the status is then 0, or 1 if SYNCLAB_REQUIRE_NAMESPACE is set. With -bench and
+// runs no test and prints the reason; the status is then 0, or 1 if SYNCLAB_REQUIRE_NAMESPACE is set. With
+// SYNCLAB_KERNEL, the path of a User-mode Linux kernel, the tests run on that kernel. With -bench and
 // without -run, only benchmarks run, because the tests of these packages take minutes.
 func TestMain(m Runner) int {
+	if IsGuest() {
+		RunGuest()
+	}
 	if Inside() {
 		lab, err := Enter()
 		if err != nil {
@@ -213,8 +234,14 @@ func TestMain(m Runner) int {
 	// `go test` sends SIGQUIT to tests that hang, to print their goroutines. These are in the worker, which has a
 	// separate deadline (-test.timeout) and prints them itself.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGQUIT)
-	err := Reexec(ctx, os.Stdin, os.Stdout, os.Stderr, nil, benchmarksAlone(os.Args[1:])...)
-	var exit *exec.ExitError
+	args := benchmarksAlone(os.Args[1:])
+	var err error
+	if kernel := os.Getenv(envKernel); kernel == "" {
+		err = Reexec(ctx, os.Stdin, os.Stdout, os.Stderr, nil, args...)
+	} else {
+		err = Boot(ctx, kernel, nil, os.Stdout, os.Stderr, nil, args...)
+	}
+	var worker *WorkerError
 	switch {
 	case errors.Is(err, ErrUnavailable):
 		if os.Getenv("SYNCLAB_REQUIRE_NAMESPACE") != "" {
@@ -223,7 +250,7 @@ func TestMain(m Runner) int {
 		}
 		fmt.Fprintln(os.Stderr, "SKIP: all tests of this package:", err)
 		return 0
-	case err != nil && !errors.As(err, &exit):
+	case err != nil && !errors.As(err, &worker):
 		fmt.Fprintln(os.Stderr, "FAIL:", err)
 	}
 	return ExitCode(err)

@@ -172,11 +172,20 @@ type Run struct {
 	Observed string   `json:"observed,omitempty"`
 	Versions Versions `json:"versions"`
 	Machine  Machine  `json:"machine"`
+	// Kernels are the releases of the kernels that cells ran on, by the value of KernelField. Empty: all on the machine's.
+	Kernels map[string]string `json:"kernels,omitempty"`
 	// Pace of the machine before a calibration; nil for other runs.
 	Pace *Pace `json:"pace,omitempty"`
 	// Shard is the part of a sweep that this run is; nil: the whole sweep.
 	Shard *Shard `json:"shard,omitempty"`
 }
+
+// KernelField is the swept value (Record.Params) that names a cell's kernel: HostKernel, or the version of a User-mode
+// Linux kernel. Cells without it ran on the machine's kernel.
+const (
+	KernelField = "kernel"
+	HostKernel  = "host"
+)
 
 // Versions of everything that affects results. Empty: missing.
 type Versions struct {

@@ -23,7 +23,7 @@ func execute(ctx context.Context, s streams, o runOptions) error {
 	options := bench.ExecuteOptions{
 		Scenario: o.scenario, Objects: o.objects, Live: o.live, Subjects: o.subjects, Reps: o.reps, Out: o.out, Force: o.force,
 		ProxyConfig: o.config, Command: commandLine(os.Args), WorkerArgs: []string{"worker"}, ProxyArgs: []string{"proxy"},
-		Progress: shown.Show, Stderr: s.err, Feed: o.feed, KubeProxy: o.kubeProxy, ExecConfig: o.execConfig, MaxMemory: o.maxMemory,
+		Progress: shown.Show, Stderr: s.err, Feed: o.feed, KubeProxy: o.kubeProxy, ExecConfig: o.execConfig, MaxMemory: o.maxMemory, Kernels: o.kernels,
 		Shard: o.shard, Shards: o.shards,
 	}
 	if o.precision > 0 {

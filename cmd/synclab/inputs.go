@@ -147,6 +147,7 @@ type subjectFlags struct {
 	execConfig string
 	maxTime    time.Duration
 	maxMemory  string
+	kernels    []string
 }
 
 func (f *subjectFlags) register(cmd *cobra.Command, usual string) {
@@ -158,7 +159,8 @@ func (f *subjectFlags) register(cmd *cobra.Command, usual string) {
 	flags.StringVar(&f.execConfig, "exec-config", "", "`template` of the file {config} in exec:NAME=COMMAND (default: the KubeProxyConfiguration)")
 	flags.DurationVar(&f.maxTime, "max-time", 0, "`time` after which a subject that has not converged is stopped (default: the scenario's, 10m)")
 	flags.StringVar(&f.maxMemory, "max-memory", "", "memory `limit` of a subject and its tools, e.g. 2Gi; beyond it the subject is stopped; needs --feed api")
-	if err := errors.Join(cmd.RegisterFlagCompletionFunc("subjects", completeSubjects), cmd.MarkFlagFilename("kube-proxy"), cmd.MarkFlagFilename("exec-config")); err != nil {
+	flags.StringSliceVar(&f.kernels, "kernel", nil, "`list` of kernels to measure on: host, or versions of Linux that run as User-mode Linux, such as 6.12; see 'synclab kernel' (default: host)")
+	if err := errors.Join(cmd.RegisterFlagCompletionFunc("kernel", completeKernels), cmd.RegisterFlagCompletionFunc("subjects", completeSubjects), cmd.MarkFlagFilename("kube-proxy"), cmd.MarkFlagFilename("exec-config")); err != nil {
 		panic(err)
 	}
 	terminal.Complete(cmd, "feed", raw.FeedInformers, raw.FeedAPI)
@@ -178,7 +180,10 @@ func (f *subjectFlags) apply(cmd *cobra.Command, o *runOptions) error {
 	if cmd.Flags().Changed("max-time") && f.maxTime <= 0 {
 		return badUsage(cmd, "--max-time %v: want more than 0", f.maxTime)
 	}
-	o.subjects, o.feed, o.kubeProxy, o.maxTime = f.names, f.feed, f.kubeProxy, f.maxTime
+	if err := checkKernels(cmd, f.kernels); err != nil {
+		return err
+	}
+	o.subjects, o.feed, o.kubeProxy, o.maxTime, o.kernels = f.names, f.feed, f.kubeProxy, f.maxTime, f.kernels
 	if f.maxMemory != "" {
 		size, err := resource.ParseQuantity(f.maxMemory)
 		if err != nil || size.Value() <= 0 {

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -288,7 +289,7 @@ func TestExitStatus(t *testing.T) {
 		}
 		return exit
 	}
-	worker := &netns.WorkerError{ExitError: failed("exit 3")}
+	worker := &netns.WorkerError{Status: 3}
 	for _, c := range []struct {
 		name string
 		ctx  context.Context
@@ -304,7 +305,7 @@ func TestExitStatus(t *testing.T) {
 		// Only a worker prints its own failure, unless it was killed.
 		{"worker failed", t.Context(), worker, 3, ""},
 		{"worker failed in a run", t.Context(), errors.Join(fmt.Errorf("repetition 1: %w", worker)), 3, ""},
-		{"worker killed", t.Context(), &netns.WorkerError{ExitError: failed("kill -9 $$")}, 137, "signal: killed"},
+		{"worker killed", t.Context(), &netns.WorkerError{Signal: syscall.SIGKILL}, 137, "signal: killed"},
 		{"worker failed since the disk is full", t.Context(), errors.Join(worker, errors.New("no space left")), 3, "no space left"},
 		{"tool failed", t.Context(), fmt.Errorf("go build: %w\n\tGOPROXY=off", failed("exit 3")), exitFailed, "GOPROXY=off"},
 		{"tool killed", t.Context(), fmt.Errorf("go build: %w", failed("kill -9 $$")), exitFailed, "go build: signal: killed"},

@@ -31,6 +31,7 @@ type runOptions struct {
 	execConfig string
 	maxTime    time.Duration // 0: the scenario's
 	maxMemory  uint64        // bytes; 0: no limit
+	kernels    []string      // empty: the machine's own
 	reps       int
 	precision  float64       // a share; 0: repeat reps times
 	budget     time.Duration // of the run, with precision

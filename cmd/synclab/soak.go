@@ -109,7 +109,7 @@ func (f *soakFlags) run(cmd *cobra.Command, s streams) error {
 		Random: random,
 		Run: soak.Execute(bench.ExecuteOptions{
 			ProxyConfig: nil, WorkerArgs: []string{"worker"}, ProxyArgs: []string{"proxy"}, Stderr: s.err,
-			KubeProxy: o.kubeProxy, ExecConfig: o.execConfig, MaxMemory: o.maxMemory,
+			KubeProxy: o.kubeProxy, ExecConfig: o.execConfig, MaxMemory: o.maxMemory, Kernels: o.kernels,
 		}),
 		Dir: f.out, KeepGoing: f.keepGoing, Minimize: f.minimize, Tries: f.tries, Flags: f.again(cmd),
 		Tell: func(line string) { fmt.Fprintln(s.err, line) },

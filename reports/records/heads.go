@@ -3,6 +3,7 @@ package records
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -33,6 +34,8 @@ type RunHead struct {
 	Command  string       `json:"command"`
 	Versions raw.Versions `json:"versions"`
 	Machine  raw.Machine  `json:"machine"`
+	// Kernels is as in raw.Run.
+	Kernels map[string]string `json:"kernels,omitempty"`
 	// Shards are the shards of a merged run. Machine and Versions then have only the values that all shards share.
 	Shards []ShardHead `json:"shards,omitempty"`
 	// Missing names the missing shards.
@@ -46,7 +49,7 @@ func RunHeads(c *Collection) []RunHead {
 		heads = append(heads, RunHead{
 			Label: c.Labels[i], Dir: filepath.Base(l.Dir), Status: r.Status, Reason: r.Reason, Started: r.Started,
 			Finished: r.Finished, Scenario: r.Scenario.Name, Description: strings.TrimSpace(r.Scenario.Description),
-			Subjects: r.Subjects, Feed: cmp.Or(r.Feed, raw.FeedInformers), Observed: r.Observed, Reps: r.Reps, Seed: r.Seed, Command: r.Command, Versions: r.Versions, Machine: r.Machine,
+			Subjects: r.Subjects, Feed: cmp.Or(r.Feed, raw.FeedInformers), Observed: r.Observed, Reps: r.Reps, Seed: r.Seed, Command: r.Command, Versions: r.Versions, Machine: r.Machine, Kernels: r.Kernels,
 			Shards: l.ShardHeads(), Missing: l.MissingText(),
 		})
 	}
@@ -115,7 +118,7 @@ func (r RunHead) VersionList() [][2]string {
 	for _, v := range [][2]string{
 		{"scenario", r.Scenario}, {"seed", strconv.FormatUint(r.Seed, 10)}, {"repetitions", strconv.Itoa(r.Reps)},
 		{"subjects", strings.Join(r.Subjects, ", ")}, {"status", r.Status}, {"measured", r.Measured()},
-		{"synclab", r.Versions.Synclab}, {"Go", r.Versions.Go}, {"kernel", r.Versions.Kernel},
+		{"synclab", r.Versions.Synclab}, {"Go", r.Versions.Go}, {"kernel", r.kernels()},
 		{"iptables (legacy)", r.Versions.IPTablesLegacy}, {"iptables (nft)", r.Versions.IPTablesNft}, {"nft", r.Versions.Nft},
 		{"kube-proxy", r.Versions.KubeProxy}, {"objects", FeedText(r.Feed)},
 		{"system", r.Machine.OS}, {"CPU", cpu}, {"memory", memory}, {"ran as", privilege},
@@ -127,10 +130,22 @@ func (r RunHead) VersionList() [][2]string {
 	return append(out, r.HostList()...)
 }
 
+// kernels is the releases of all kernels of the run.
+func (r RunHead) kernels() string {
+	if len(r.Kernels) == 0 {
+		return r.Versions.Kernel
+	}
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(r.Kernels)) {
+		parts = append(parts, name+": "+r.Kernels[name])
+	}
+	return strings.Join(parts, ", ")
+}
+
 // VersionsText is one line with the versions and the CPU.
 func (r RunHead) VersionsText() string {
 	var parts []string
-	for _, v := range [][2]string{{"synclab", r.Versions.Synclab}, {"kernel", r.Versions.Kernel}, {"", r.Versions.IPTablesLegacy},
+	for _, v := range [][2]string{{"synclab", r.Versions.Synclab}, {"kernel", r.kernels()}, {"", r.Versions.IPTablesLegacy},
 		{"", r.Versions.IPTablesNft}, {"", r.Versions.Nft}, {"kube-proxy", r.Versions.KubeProxy}, {"", r.Versions.Go}, {"", r.Machine.CPU}} {
 		if v[1] != "" {
 			parts = append(parts, strings.TrimSpace(v[0]+" "+v[1]))

@@ -4,10 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
+	"slices"
 
 	"synclab/bench/outfile"
 	"synclab/bench/raw"
+	"synclab/reports/doc"
 	"synclab/scenarios"
 )
 
@@ -53,6 +56,9 @@ func loadFolder(dir string) (*Run, error) {
 		}
 	}
 	l := &Run{Dir: dir, Info: run, Records: records}
+	if text := kernelWarning(run.Kernels); text != "" {
+		l.Warnings = append(l.Warnings, text)
+	}
 	torn, err := endsTorn(filepath.Join(dir, "records.jsonl"))
 	if err != nil {
 		return nil, err
@@ -61,6 +67,21 @@ func loadFolder(dir string) (*Run, error) {
 		l.Warnings = append(l.Warnings, "the last line of records.jsonl is incomplete and was skipped")
 	}
 	return l, nil
+}
+
+// kernelWarning says what numbers of User-mode Linux kernels are good for; empty without such a kernel.
+func kernelWarning(kernels map[string]string) string {
+	var guests []string
+	for _, name := range slices.Sorted(maps.Keys(kernels)) {
+		if name != raw.HostKernel {
+			guests = append(guests, name+" ("+kernels[name]+")")
+		}
+	}
+	if len(guests) == 0 {
+		return ""
+	}
+	return "kernel " + doc.JoinWords(guests) + " ran as User-mode Linux: one CPU, slow system calls, slow page faults, a slow clock. " +
+		"Compare subjects within a kernel, and their growth and ratios between kernels. Do not compare times between kernels, and do not use its first-packet times."
 }
 
 // endsTorn reports whether a file ends in the middle of a line.

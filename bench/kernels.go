@@ -1,0 +1,70 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"synclab/bench/netns"
+	"synclab/bench/raw"
+	"synclab/bench/upstream"
+	"synclab/scenarios"
+)
+
+// cells returns the cells of the run: the scenario's, on each kernel.
+func (o *ExecuteOptions) cells() ([]scenarios.Cell, error) {
+	cells, err := o.Scenario.Cells()
+	if err != nil || !o.hasGuests() {
+		return cells, err
+	}
+	var all []scenarios.Cell
+	for _, cell := range cells {
+		for _, kernel := range o.Kernels {
+			on := cell
+			on.Params = map[string]string{raw.KernelField: kernel}
+			maps.Copy(on.Params, cell.Params)
+			all = append(all, on)
+		}
+	}
+	return all, nil
+}
+
+// hasGuests reports whether the run uses a kernel besides the machine's own.
+func (o *ExecuteOptions) hasGuests() bool {
+	return slices.ContainsFunc(o.Kernels, func(name string) bool { return name != raw.HostKernel })
+}
+
+// prepareKernels finds or builds the kernels, and notes their releases.
+func (o *ExecuteOptions) prepareKernels(ctx context.Context, run *raw.Run) error {
+	if !o.hasGuests() {
+		return nil
+	}
+	if o.Live != nil {
+		return fmt.Errorf("a followed cluster needs the machine's own kernel: leave --kernel out, or use synclab capture and -f")
+	}
+	o.guests, run.Kernels = map[string]string{}, map[string]string{}
+	for _, name := range o.Kernels {
+		if name == raw.HostKernel {
+			run.Kernels[name] = run.Versions.Kernel
+			continue
+		}
+		path, release, err := upstream.Linux(ctx, upstream.LinuxOptions{Version: name, Progress: func(text string) {
+			o.Progress(Progress{Stage: "prepare", Note: "kernel " + name + ": " + text})
+		}})
+		if err != nil {
+			return err
+		}
+		o.guests[name], run.Kernels[name] = path, release
+	}
+	return nil
+}
+
+// startWorker runs a worker on the cell's kernel.
+func (o *ExecuteOptions) startWorker(ctx context.Context, cell scenarios.Cell, stdin io.Reader, stdout io.Writer) error {
+	if kernel := o.guests[cell.Params[raw.KernelField]]; kernel != "" {
+		return netns.Boot(ctx, kernel, stdin, stdout, o.Stderr, nil, o.WorkerArgs...)
+	}
+	return netns.Reexec(ctx, stdin, stdout, o.Stderr, nil, o.WorkerArgs...)
+}

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"synclab/bench/raw"
+	"synclab/bench/upstream"
+	"synclab/cmd/synclab/terminal"
+)
+
+func newKernel(s streams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "kernel",
+		Short: "Build Linux kernels that run as ordinary processes, to measure on",
+		Long: `Kernel builds Linux kernels for User-mode Linux: a kernel that is an ordinary process,
+without virtualization and without root. With --kernel, other commands run each
+repetition on such a kernel.
+
+The source is Debian's package linux-source-VERSION, or --source. A build takes some
+minutes. It needs gcc, make, flex, bison and bc, and 2 GB in the user's cache folder.`,
+		Example: `  synclab kernel list
+  synclab kernel build 6.12
+  synclab compare cold-start --kernel host,6.12`,
+		Args: argCount(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newKernelList(s), newKernelBuild(s), newKernelPath(s))
+	return cmd
+}
+
+func newKernelList(s streams) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the kernels that are built, and the versions that can be",
+		Long: `List prints the kernels that are built, with their paths, and the versions whose
+source this machine's package lists have.`,
+		Example: "  synclab kernel list",
+		Args:    argCount(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			built, err := upstream.Kernels("")
+			if err != nil {
+				return err
+			}
+			rows := [][]string{{"kernel", "state", "path"}}
+			for _, k := range built {
+				rows = append(rows, []string{k.Version, "built " + k.Built.Format("2006-01-02"), k.Path})
+			}
+			available, err := upstream.Packages(cmd.Context())
+			if err != nil {
+				fmt.Fprintln(s.err, "no package lists here:", err)
+			}
+			for _, version := range available {
+				rows = append(rows, []string{version, "synclab kernel build " + version, ""})
+			}
+			return terminal.Columns(s.out, rows...)
+		},
+	}
+}
+
+func newKernelBuild(s streams) *cobra.Command {
+	o := upstream.LinuxOptions{Progress: func(text string) { fmt.Fprintln(s.err, text) }}
+	cmd := &cobra.Command{
+		Use:   "build VERSION | --source DIR",
+		Short: "Build a kernel if necessary, and print its path",
+		Long: `Build builds a kernel and prints its path and release. A kernel that is built already
+is not built again, but with --source.`,
+		Example: `  synclab kernel build 6.12
+  synclab kernel build --source ~/linux-6.18.tar.xz`,
+		Args: argCount(0, 1, "a version"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case len(args) == 0 && o.Source == "":
+				return badUsage(cmd, "missing argument: a version such as 6.12, or --source")
+			case len(args) > 0 && o.Source != "":
+				return badUsage(cmd, "a version and --source exclude each other: the source has a version")
+			case len(args) > 0:
+				o.Version = args[0]
+			}
+			return printKernel(cmd, s, o)
+		},
+	}
+	cmd.Flags().StringVar(&o.Source, "source", "", "`folder` or tarball with the source of Linux")
+	if err := cmd.MarkFlagFilename("source"); err != nil {
+		panic(err)
+	}
+	return cmd
+}
+
+func newKernelPath(s streams) *cobra.Command {
+	return &cobra.Command{
+		Use:     "path VERSION",
+		Short:   "Print the path of a kernel that is built",
+		Long:    "Path prints the path and release of a kernel that is built. It builds nothing.",
+		Example: "  synclab kernel path 6.12",
+		Args:    argCount(1, 1, "a version"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return printKernel(cmd, s, upstream.LinuxOptions{Version: args[0], CachedOnly: true})
+		},
+	}
+}
+
+func printKernel(cmd *cobra.Command, s streams, o upstream.LinuxOptions) error {
+	path, release, err := upstream.Linux(cmd.Context(), o)
+	if err == nil {
+		fmt.Fprintln(s.out, path, release)
+	}
+	return err
+}
+
+// checkKernels requires kernels that can exist, each once.
+func checkKernels(cmd *cobra.Command, names []string) error {
+	for i, name := range names {
+		if name != raw.HostKernel && !upstream.IsLinuxVersion(name) {
+			return badUsage(cmd, "--kernel: %q is no kernel: want %s or a version of Linux such as 6.12", name, raw.HostKernel)
+		}
+		if slices.Contains(names[:i], name) {
+			return badUsage(cmd, "--kernel: %s is given twice", name)
+		}
+	}
+	return nil
+}
+
+// completeKernels offers the machine's kernel and those that are built.
+func completeKernels(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	names := []string{raw.HostKernel}
+	built, _ := upstream.Kernels("")
+	for _, k := range built {
+		names = append(names, upstream.LinuxSeries(k.Version))
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
