@@ -213,6 +213,9 @@ func (o *ExecuteOptions) fill() error {
 		}
 		o.parsed = append(o.parsed, subject)
 	}
+	if err := o.checkKernels(); err != nil {
+		return err
+	}
 	if o.Feed == "" {
 		o.Feed = feedFor(o.parsed, o.Scenario)
 	}

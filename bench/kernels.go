@@ -9,7 +9,9 @@ import (
 
 	"synclab/bench/netns"
 	"synclab/bench/raw"
+	"synclab/bench/subject"
 	"synclab/bench/upstream"
+	"synclab/bench/visible"
 	"synclab/scenarios"
 )
 
@@ -34,6 +36,22 @@ func (o *ExecuteOptions) cells() ([]scenarios.Cell, error) {
 // hasGuests reports whether the run uses a kernel besides the machine's own.
 func (o *ExecuteOptions) hasGuests() bool {
 	return slices.ContainsFunc(o.Kernels, func(name string) bool { return name != raw.HostKernel })
+}
+
+// checkKernels returns an error if the machine's kernel lacks what a subject needs, and the run uses that kernel.
+func (o *ExecuteOptions) checkKernels() error {
+	if len(o.Kernels) > 0 && !slices.Contains(o.Kernels, raw.HostKernel) {
+		return nil
+	}
+	for _, s := range o.parsed {
+		if s.Backend != subject.IPVS {
+			continue
+		}
+		if err := visible.HasIPVS(); err != nil {
+			return fmt.Errorf("subject %s: %w", s.Name, err)
+		}
+	}
+	return nil
 }
 
 // prepareKernels finds or builds the kernels, and notes their releases.

@@ -57,6 +57,7 @@ func (k *slowKernel) Dispatched(corev1.IPFamily, tracker.ServicePortName) (clust
 	return true, false, nil
 }
 func (k *slowKernel) Misses() bool                                           { return false }
+func (k *slowKernel) Blind() time.Duration                                   { return time.Second }
 func (k *slowKernel) Look() (visible.Snapshot, error)                        { return k, nil }
 func (k *slowKernel) Endpoint(_ tracker.ServicePortName, text string) string { return text }
 func (k *slowKernel) Installed(corev1.IPFamily) (visible.Installed, error) {

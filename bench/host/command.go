@@ -87,10 +87,8 @@ func (r *Host) ownCommand(configFile string, env []string) (string, []string, []
 func (r *Host) outsideConfig(kubeconfig string) *v1alpha1.KubeProxyConfiguration {
 	cfg := r.Config.DeepCopy()
 	switch r.About.Backend {
-	case proxier.Nftables:
-		cfg.Mode = v1alpha1.ProxyMode(proxier.Nftables)
-	case proxier.Iptables:
-		cfg.Mode = v1alpha1.ProxyMode(proxier.Iptables)
+	case proxier.Nftables, proxier.Iptables, subject.IPVS:
+		cfg.Mode = v1alpha1.ProxyMode(r.About.Backend)
 	}
 	cfg.HostnameOverride = pass.NodeName(r.World.Objects())
 	cfg.ClientConnection.Kubeconfig = kubeconfig

@@ -10,6 +10,7 @@ import (
 	"synclab/bench/pass"
 	"synclab/bench/raw"
 	"synclab/bench/subject"
+	"synclab/bench/visible"
 	"synclab/proxier"
 	"synclab/proxier/iptables"
 	"synclab/proxier/kernel"
@@ -50,6 +51,9 @@ func (r *Host) countTables() error {
 	if r.About.Backend == proxier.Nftables {
 		return r.countNftables()
 	}
+	if r.About.Backend == subject.IPVS {
+		return r.countIPVS()
+	}
 	forms, applies := pass.ClosedForms(r.World.Objects(), r.Families, r.Config)
 	applies = applies && r.About.Proxier == subject.Synclab && !r.Followed // other subjects may keep stale chains for a while
 	applies = applies && r.Layout != iptables.Tree                         // layout tree has more, and other, dispatch rules
@@ -89,6 +93,19 @@ func (r *Host) countNftables() error {
 		}
 		r.RecordAs(raw.Record{Unit: "count", Family: string(family), Table: names[0]}, raw.RulesKernel, float64(rules))
 		r.RecordAs(raw.Record{Unit: "count", Family: string(family), Table: "elements"}, raw.RulesKernel, float64(elements))
+	}
+	return nil
+}
+
+// countIPVS counts virtual servers as rules, and real servers as elements.
+func (r *Host) countIPVS() error {
+	for _, family := range r.Families {
+		servers, err := visible.CountIPVS(family)
+		if err != nil {
+			return err
+		}
+		r.RecordAs(raw.Record{Unit: "count", Family: string(family), Table: "ipvs"}, raw.RulesKernel, float64(servers.Virtual))
+		r.RecordAs(raw.Record{Unit: "count", Family: string(family), Table: "elements"}, raw.RulesKernel, float64(servers.Real))
 	}
 	return nil
 }

@@ -17,6 +17,9 @@
 //
 // TestMain and Fresh do the same for tests: a test binary enters a namespace by itself.
 //
+// Boot does the same on another kernel, User-mode Linux. That kernel is a process of the host. RunGuest is its first process:
+// it mounts the guest's file systems, calls Reexec for the worker, and passes on its output, exit status and interrupts.
+//
 // Not modelled: more than one node, links out. The package imports no other package of synclab, so that tests of any
 // layer may use it. See docs/design/namespaces.md.
 package netns

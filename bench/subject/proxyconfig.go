@@ -35,6 +35,7 @@ func ProxyConfig(cfg *v1alpha1.KubeProxyConfiguration, s *scenarios.Scenario, ge
 	}
 	// All backends get the same settings.
 	cfg.NFTables.MinSyncPeriod, cfg.NFTables.SyncPeriod = cfg.IPTables.MinSyncPeriod, cfg.IPTables.SyncPeriod
+	cfg.IPVS.MinSyncPeriod, cfg.IPVS.SyncPeriod = cfg.IPTables.MinSyncPeriod, cfg.IPTables.SyncPeriod
 	cfg.NFTables.MasqueradeAll, cfg.NFTables.MasqueradeBit = cfg.IPTables.MasqueradeAll, cfg.IPTables.MasqueradeBit
 	if cfg.ClusterCIDR == "" && generated {
 		cfg.ClusterCIDR = strings.Join(s.Shape.PodCIDRs, ",")

@@ -42,6 +42,9 @@ const (
 	Exec      = "exec"
 )
 
+// IPVS is a backend of kube-proxy that Synclab's own proxier does not have. Not every kernel has it.
+const IPVS proxier.BackendKind = "ipvs"
+
 // All returns all subjects that have names.
 func All() []Spec {
 	return []Spec{
@@ -53,6 +56,7 @@ func All() []Spec {
 		{Name: "kube-proxy/iptables-legacy", Proxier: KubeProxy, Backend: proxier.Iptables, Variant: iptables.Legacy},
 		{Name: "kube-proxy/iptables-nft", Proxier: KubeProxy, Backend: proxier.Iptables, Variant: iptables.Nft},
 		{Name: "kube-proxy/nftables", Proxier: KubeProxy, Backend: proxier.Nftables},
+		{Name: "kube-proxy/ipvs", Proxier: KubeProxy, Backend: IPVS},
 	}
 }
 
@@ -122,6 +126,8 @@ func (s Spec) Tool() string {
 		return iptables.Binary(s.Variant, corev1.IPv4Protocol, "restore")
 	case s.Backend == proxier.Nftables && s.Proxier != Synclab:
 		return "nft"
+	case s.Backend == IPVS:
+		return "ipset"
 	}
 	return ""
 }
@@ -181,12 +187,12 @@ func DefaultSubjects() []string {
 	return nil // never reached: nftables is always available
 }
 
-// ComparedSubjects returns the default subjects of a comparison: every mode of kube-proxy and the lab's own proxier in
-// the same modes, in layout classic. See WithTools for missing tools.
+// ComparedSubjects returns the default subjects of a comparison: kube-proxy's modes iptables and nftables, and the lab's own
+// proxier in the same modes, in layout classic. See WithTools for missing tools.
 func ComparedSubjects() []string {
 	var names []string
 	for _, subject := range All() {
-		if subject.Layout == "" {
+		if subject.Layout == "" && subject.Backend != IPVS {
 			names = append(names, subject.Name)
 		}
 	}
@@ -213,6 +219,8 @@ func (s Spec) RulesetReader() string {
 		return visible.SynclabNftables
 	case s.Backend == proxier.Nftables:
 		return visible.Nftables
+	case s.Backend == IPVS:
+		return visible.IPVS
 	case s.Variant != "":
 		return "iptables-" + string(s.Variant)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -219,7 +220,8 @@ func (n *nft) Generation() (Generation, error) {
 	return Generation{Dispatch: uint64(id)}, err
 }
 
-func (n *nft) Misses() bool { return false }
+func (n *nft) Misses() bool         { return false }
+func (n *nft) Blind() time.Duration { return blindPeriod }
 
 func (n *nft) Look() (Snapshot, error) {
 	return &chainLook{nftJumps{n}, map[corev1.IPFamily]*dispatch{}}, nil
@@ -296,7 +298,8 @@ func mix(into *uint64, stamp kernel.LegacyStamp) {
 	}
 }
 
-func (l *legacy) Misses() bool { return true }
+func (l *legacy) Misses() bool         { return true }
+func (l *legacy) Blind() time.Duration { return blindPeriod }
 
 func (l *legacy) Look() (Snapshot, error) {
 	at, err := l.Generation()

@@ -77,6 +77,7 @@ clientConnection: {kubeconfig: %s}
 conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}
 iptables: {minSyncPeriod: 10ms}
 nftables: {minSyncPeriod: 10ms}
+ipvs: {minSyncPeriod: 10ms}
 healthzBindAddress: 127.0.0.1:10256
 metricsBindAddress: 127.0.0.1:10249
 oomScoreAdj: 0
@@ -117,13 +118,22 @@ oomScoreAdj: 0
 	})
 }
 
+// needIPVS skips a test with IPVS on a kernel without it.
+func needIPVS(t *testing.T, reader string) {
+	t.Helper()
+	if err := HasIPVS(); err != nil && reader == IPVS {
+		t.Skip(err)
+	}
+}
+
 // Random changes become visible with an unmodified kube-proxy in all of its modes, without reports of its tools.
 func TestKubeProxy(t *testing.T) {
 	seed := seeds.Of(t)
 	for _, x := range []struct{ mode, variant, reader string }{
-		{"nftables", "", Nftables}, {"nftables", "", ""}, {"iptables", "nft", IptablesNft}, {"iptables", "legacy", IptablesLegacy},
+		{"nftables", "", Nftables}, {"nftables", "", ""}, {"iptables", "nft", IptablesNft}, {"iptables", "legacy", IptablesLegacy}, {"ipvs", "", IPVS},
 	} {
 		t.Run(fmt.Sprintf("mode=%s/variant=%s/reader=%s", x.mode, x.variant, x.reader), func(t *testing.T) {
+			needIPVS(t, x.reader)
 			rng := rand.New(rand.NewPCG(seed, 1))
 			shape := mixed
 			if limit, err := kernel.SendLimit(); err != nil {
@@ -159,9 +169,10 @@ func TestKubeProxy(t *testing.T) {
 func TestKubeProxyRandomClusters(t *testing.T) {
 	seed := seeds.Of(t)
 	for i, x := range []struct{ mode, variant, reader string }{
-		{"nftables", "", Nftables}, {"iptables", "nft", IptablesNft}, {"iptables", "legacy", IptablesLegacy},
+		{"nftables", "", Nftables}, {"iptables", "nft", IptablesNft}, {"iptables", "legacy", IptablesLegacy}, {"ipvs", "", IPVS},
 	} {
 		t.Run(x.reader, func(t *testing.T) {
+			needIPVS(t, x.reader)
 			cluster := random.New(random.Options{Seed: seed + uint64(i)})
 			objects := cluster.Objects()
 			// If namespace, name and port name together exceed 128 characters, nft rejects the comment that kube-proxy

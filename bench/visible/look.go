@@ -44,7 +44,7 @@ const (
 const chunk = 16
 
 // If nothing has moved, pending ports are read again after blindFactor times the duration of a read, but at least
-// blindPeriod: a commit may have been missed.
+// RulesetReader.Blind, which is mostly blindPeriod: a commit may have been missed.
 const (
 	blindFactor = 20
 	blindPeriod = 250 * time.Millisecond
@@ -143,7 +143,7 @@ func (w *Watcher) step() {
 		w.look(now)
 	case missed:
 		w.look(tool)
-	case now.Sub(w.looked) > max(blindPeriod, blindFactor*w.cost):
+	case now.Sub(w.looked) > max(w.reader.Blind(), blindFactor*w.cost):
 		// nf_tables increments the generation shortly before the new rules take effect: a read in between sees the old
 		// rules.
 		moment := w.lastMoved

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
@@ -60,6 +61,7 @@ func (n *kubeNftables) Generation() (Generation, error) {
 }
 
 func (n *kubeNftables) Misses() bool            { return false }
+func (n *kubeNftables) Blind() time.Duration    { return blindPeriod }
 func (n *kubeNftables) Look() (Snapshot, error) { return kubeLook{n}, nil }
 
 func (n *kubeNftables) Endpoint(_ tracker.ServicePortName, text string) string { return text }

@@ -3,6 +3,7 @@ package visible
 import (
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -17,6 +18,8 @@ const (
 	Nftables       = "nftables"
 	// SynclabNftables reads Synclab's backend nftables.
 	SynclabNftables = "synclab-nftables"
+	// IPVS reads virtual and real servers.
+	IPVS = "ipvs"
 )
 
 // Generation is a number that changes with commits.
@@ -48,6 +51,8 @@ type RulesetReader interface {
 	Generation() (Generation, error)
 	// Misses reports whether a commit may leave the Generation unchanged.
 	Misses() bool
+	// Blind is the shortest time between two reads without a change of the Generation in between.
+	Blind() time.Duration
 	// Snapshot starts a read.
 	Look() (Snapshot, error)
 	// Endpoint returns the name in a State of a port's endpoint ("ip:port").
@@ -82,10 +87,12 @@ func NewRulesetReader(name string, families []corev1.IPFamily) (RulesetReader, e
 		return newNftables()
 	case SynclabNftables:
 		return newOwnNftables()
+	case IPVS:
+		return newIPVS()
 	case "":
 		return newUnknown(families)
 	}
-	return nil, fmt.Errorf("reader %q: want %s, %s, %s, %s, or none to detect it", name, IptablesLegacy, IptablesNft, Nftables, SynclabNftables)
+	return nil, fmt.Errorf("reader %q: want %s, %s, %s, %s, %s, or none to detect it", name, IptablesLegacy, IptablesNft, Nftables, SynclabNftables, IPVS)
 }
 
 // placed is a ruleset reader that needs the frontends of ports. The caller passes them from the plan, from any goroutine.
@@ -183,6 +190,8 @@ func (u *unknown) Misses() bool {
 	c := u.chosen.Load()
 	return c != nil && c.Misses()
 }
+
+func (u *unknown) Blind() time.Duration { return blindPeriod }
 
 func (u *unknown) Look() (Snapshot, error) {
 	if c := u.chosen.Load(); c != nil {

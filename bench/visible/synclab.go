@@ -3,6 +3,7 @@ package visible
 import (
 	"net/netip"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -77,6 +78,7 @@ func (n *ownNftables) Generation() (Generation, error) {
 }
 
 func (n *ownNftables) Misses() bool            { return false }
+func (n *ownNftables) Blind() time.Duration    { return blindPeriod }
 func (n *ownNftables) Look() (Snapshot, error) { return ownLook{n}, nil }
 
 func (n *ownNftables) Endpoint(_ tracker.ServicePortName, text string) string { return text }

@@ -37,6 +37,7 @@ type fakeKernel struct {
 
 func (k *fakeKernel) Generation() (Generation, error) { return k.generation, nil }
 func (k *fakeKernel) Misses() bool                    { return k.misses }
+func (k *fakeKernel) Blind() time.Duration            { return blindPeriod }
 func (k *fakeKernel) Look() (Snapshot, error)         { return fakeLook{k}, nil }
 func (k *fakeKernel) Close()                          {}
 func (k *fakeKernel) Endpoint(_ tracker.ServicePortName, text string) string {

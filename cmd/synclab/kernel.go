@@ -53,6 +53,9 @@ source this machine's package lists have.`,
 				fmt.Fprintln(s.err, "no package lists here:", err)
 			}
 			for _, version := range available {
+				if slices.ContainsFunc(built, func(k upstream.BuiltKernel) bool { return upstream.LinuxSeries(k.Version) == version }) {
+					continue
+				}
 				rows = append(rows, []string{version, "synclab kernel build " + version, ""})
 			}
 			return terminal.Columns(s.out, rows...)

@@ -87,8 +87,8 @@ func Package(tool string) string {
 		return "nftables"
 	case "ip":
 		return "iproute2"
-	case "conntrack":
-		return "conntrack"
+	case "conntrack", "ipset":
+		return tool
 	}
 	return "iptables"
 }

@@ -40,6 +40,8 @@ func kernelInterface(name string) string {
 	switch {
 	case err != nil || s.Backend == "":
 		return ""
+	case s.Backend == subject.IPVS:
+		return "" // no tool writes its servers, so nothing shows the kernel's part
 	case s.Variant == "legacy":
 		return "legacy"
 	}

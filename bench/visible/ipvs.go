@@ -1,0 +1,240 @@
+package visible
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/moby/ipvs"
+	"github.com/sirupsen/logrus"
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/proxier/tracker"
+)
+
+// IPVS has a virtual server for each address of a Service port, and a real server for each endpoint. kube-proxy's
+// mode ipvs sets the weight of an endpoint's real server to 0 when the endpoint is removed, and deletes the real server when
+// its last connection has ended. So real servers of weight 0 do not count.
+//
+// Only the cluster IP is read. kube-proxy writes the other addresses of a port in the same sync. They have other
+// endpoints: all of them, also with externalTrafficPolicy Local if no endpoint is local (k/k#97081).
+//
+// IPVS has no generation and sends no events. Pending ports are read at every poll. For Quiet there is a fingerprint of
+// all servers, which is read for at most a twentieth of the time.
+type ipvsReader struct {
+	handle *ipvs.Handle
+	text   *os.File // all servers, as the kernel prints them
+	seed   maphash.Seed
+	*frontends
+
+	generation uint64
+	read       time.Time // of the fingerprint
+	cost       time.Duration
+}
+
+// serversFile lists the virtual and real servers of a namespace. Without IPVS it does not exist.
+const serversFile = "/proc/thread-self/net/ip_vs"
+
+// ErrNoIPVS means that the kernel has no IPVS. Other errors wrap it.
+var ErrNoIPVS = errors.New("this kernel has no IPVS: load its module (modprobe ip_vs) or measure on another kernel (--kernel 6.12)")
+
+// HasIPVS returns ErrNoIPVS if the kernel has no IPVS.
+func HasIPVS() error {
+	if _, err := os.Stat(serversFile); err != nil {
+		return fmt.Errorf("%w: %w", ErrNoIPVS, err)
+	}
+	return nil
+}
+
+func newIPVS() (*ipvsReader, error) {
+	text, err := os.Open(serversFile)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoIPVS, err)
+	}
+	logrus.SetLevel(logrus.ErrorLevel) // package ipvs warns if it cannot load a module that is there already
+	handle, err := ipvs.New("")
+	if err != nil {
+		text.Close()
+		return nil, fmt.Errorf("IPVS: %w", err)
+	}
+	return &ipvsReader{handle: handle, text: text, seed: maphash.MakeSeed(), frontends: newFrontends()}, nil
+}
+
+func (r *ipvsReader) Close() {
+	r.handle.Close()
+	r.text.Close()
+}
+
+func (r *ipvsReader) Misses() bool { return true }
+
+// Blind: no number announces a commit.
+func (r *ipvsReader) Blind() time.Duration { return 0 }
+
+func (r *ipvsReader) Generation() (Generation, error) {
+	now := time.Now()
+	if now.Sub(r.read) > blindFactor*r.cost {
+		var err error
+		if r.generation, err = r.fingerprint(); err != nil {
+			return Generation{}, err
+		}
+		r.read = time.Now()
+		r.cost = r.read.Sub(now)
+	}
+	return Generation{Dispatch: r.generation}, nil
+}
+
+// fingerprint is a hash of all servers without their numbers of connections, the last two fields of a line.
+func (r *ipvsReader) fingerprint() (uint64, error) {
+	text, err := io.ReadAll(io.NewSectionReader(r.text, 0, 1<<40))
+	if err != nil {
+		return 0, fmt.Errorf("IPVS: %w", err)
+	}
+	var hash maphash.Hash
+	hash.SetSeed(r.seed)
+	for line := range bytes.Lines(text) {
+		fields := bytes.Fields(line)
+		if len(fields) > 2 && string(fields[0]) == "->" {
+			fields = fields[:len(fields)-2]
+		}
+		for _, field := range fields {
+			_, _ = hash.Write(field)
+			_ = hash.WriteByte(' ')
+		}
+	}
+	return hash.Sum64(), nil
+}
+
+func (r *ipvsReader) Look() (Snapshot, error) { return ipvsLook{r}, nil }
+
+func (r *ipvsReader) Endpoint(_ tracker.ServicePortName, text string) string { return text }
+
+// Installed counts virtual servers as rules and real servers as elements.
+func (r *ipvsReader) Installed(family corev1.IPFamily) (Installed, error) {
+	servers, err := CountIPVS(family)
+	return Installed{Rules: map[string]int{"ipvs": servers.Virtual}, Elements: servers.Real}, err
+}
+
+// Servers counts the servers of IPVS.
+type Servers struct{ Virtual, Real int }
+
+// CountIPVS counts the servers of a family in the calling thread's namespace.
+func CountIPVS(family corev1.IPFamily) (s Servers, err error) {
+	handle, err := ipvs.New("")
+	if err != nil {
+		return s, fmt.Errorf("IPVS: %w", err)
+	}
+	defer handle.Close()
+	services, err := handle.GetServices()
+	if err != nil {
+		return s, fmt.Errorf("IPVS: list virtual servers: %w", err)
+	}
+	for _, service := range services {
+		if service.AddressFamily != addressFamily(family) {
+			continue
+		}
+		real, err := handle.GetDestinations(service)
+		if err != nil {
+			return s, fmt.Errorf("IPVS: list real servers: %w", err)
+		}
+		s.Virtual, s.Real = s.Virtual+1, s.Real+len(real)
+	}
+	return s, nil
+}
+
+func addressFamily(family corev1.IPFamily) uint16 {
+	if family == corev1.IPv6Protocol {
+		return unix.AF_INET6
+	}
+	return unix.AF_INET
+}
+
+type ipvsLook struct{ *ipvsReader }
+
+func (l ipvsLook) Close() {}
+
+// Port returns the endpoints of the port's cluster IP, if no older Service has it too.
+func (l ipvsLook) Port(family corev1.IPFamily, port tracker.ServicePortName) (State, error) {
+	var s State
+	s.Hidden.Cluster, s.Hidden.Local = true, true
+	at, local, shown := l.clusterIP(portKey{family, port})
+	if !shown {
+		return s, nil
+	}
+	texts, err := l.endpoints(at)
+	if err != nil {
+		return s, err
+	}
+	slices.Sort(texts)
+	if texts = slices.Compact(texts); local {
+		s.Local, s.Hidden.Local = texts, false
+	} else {
+		s.Cluster, s.Hidden.Cluster = texts, false
+	}
+	return s, nil
+}
+
+// clusterIP returns the place of a port's cluster IP, and whether it has the endpoints of this node only. It is not shown
+// if an older Service has the address.
+func (f *frontends) clusterIP(key portKey) (at place, local, shown bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	places := f.places[key]
+	if len(places) == 0 {
+		return place{}, false, false
+	}
+	claims := f.claims[places[0]]
+	if len(claims) == 0 { // the port was deleted: its endpoints must disappear
+		return places[0], false, true
+	}
+	return places[0], claims[0].InternalPolicyLocal, claims[0].Name == key.ServicePortName
+}
+
+// endpoints returns the real servers that get new flows to a place.
+func (l ipvsLook) endpoints(p place) ([]string, error) {
+	real, err := l.handle.GetDestinations(&ipvs.Service{
+		AddressFamily: addressFamily(p.family), Protocol: protocolNumber(p.protocol),
+		Address: net.IP(p.addr.Addr().AsSlice()), Port: p.addr.Port(),
+	})
+	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("IPVS: real servers of %s: %w", p.addr, err)
+	}
+	var texts []string
+	for _, server := range real {
+		if addr, ok := netip.AddrFromSlice(server.Address); ok && server.Weight > 0 {
+			texts = append(texts, netip.AddrPortFrom(addr.Unmap(), server.Port).String())
+		}
+	}
+	return texts, nil
+}
+
+func protocolNumber(protocol corev1.Protocol) uint16 {
+	switch protocol {
+	case corev1.ProtocolUDP:
+		return unix.IPPROTO_UDP
+	case corev1.ProtocolSCTP:
+		return unix.IPPROTO_SCTP
+	}
+	return unix.IPPROTO_TCP
+}
+
+// Dispatched: Port uses the lookup of packets, so its endpoints are dispatched.
+func (l ipvsLook) Dispatched(family corev1.IPFamily, port tracker.ServicePortName) (cluster, local bool, err error) {
+	s, err := l.Port(family, port)
+	return len(s.Cluster) > 0, len(s.Local) > 0, err
+}
+
+// Unrecognised: a server has no parts that this reader does not know.
+func (ipvsLook) Unrecognised(corev1.IPFamily, tracker.ServicePortName) (string, error) {
+	return "", nil
+}
