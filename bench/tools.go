@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/machine"
+	"synclab/bench/pass"
 	"synclab/bench/raw"
 	"synclab/bench/shim"
 	"synclab/bench/subject"
@@ -45,7 +46,7 @@ func (o *ExecuteOptions) prepareTools(ctx context.Context, versions *raw.Version
 	}
 	o.loadModules(ctx)
 	note := func(text string) { o.Progress(Progress{Stage: "prepare", Note: text}) }
-	o.tools.KubeProxy = map[string]string{}
+	o.tools.KubeProxy = map[string]pass.Program{}
 	for _, s := range o.parsed {
 		if _, there := o.tools.KubeProxy[s.Version]; there || s.Proxier != subject.KubeProxy {
 			continue
@@ -56,7 +57,7 @@ func (o *ExecuteOptions) prepareTools(ctx context.Context, versions *raw.Version
 		if err != nil {
 			return fmt.Errorf("subject %s: %w", s.Name, err)
 		}
-		if o.tools.KubeProxy[s.Version] = path; s.Version == "" {
+		if o.tools.KubeProxy[s.Version] = (pass.Program{Path: path, Version: version}); s.Version == "" {
 			versions.KubeProxy = version // the names of other subjects contain their versions
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"synclab/bench/pass"
 	"synclab/bench/subject"
+	"synclab/bench/upstream"
 	"synclab/proxier"
 	"synclab/sim/front"
 )
@@ -49,7 +50,7 @@ func (r *Host) command() (path string, args, env []string, err error) {
 		"KUBECONFIG="+kubeconfigFile, "NODE_NAME="+cfg.HostnameOverride)
 	switch r.About.Proxier {
 	case subject.KubeProxy:
-		return r.Tools.KubeProxy[r.About.Version], []string{"--config=" + configFile}, env, nil
+		return r.Tools.KubeProxy[r.About.Version].Path, []string{"--config=" + configFile}, env, nil
 	case subject.Synclab:
 		return r.ownCommand(configFile, env)
 	}
@@ -89,6 +90,10 @@ func (r *Host) outsideConfig(kubeconfig string) *v1alpha1.KubeProxyConfiguration
 	switch r.About.Backend {
 	case proxier.Nftables, proxier.Iptables, subject.IPVS:
 		cfg.Mode = v1alpha1.ProxyMode(r.About.Backend)
+	}
+	// Before 1.31, mode nftables was behind a gate. Later versions may refuse the gate.
+	if minor := upstream.Minor(r.Tools.KubeProxy[r.About.Version].Version); r.About.Backend == proxier.Nftables && r.About.Proxier == subject.KubeProxy && minor > 0 && minor < 31 {
+		cfg.FeatureGates["NFTablesProxyMode"] = true
 	}
 	cfg.HostnameOverride = pass.NodeName(r.World.Objects())
 	cfg.ClientConnection.Kubeconfig = kubeconfig

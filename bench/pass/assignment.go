@@ -29,6 +29,12 @@ type Assignment struct {
 // Tools are the programs that a run needs besides this one. They are found or built before a namespace is entered:
 // inside, there is no network, and HOME may differ.
 type Tools struct {
-	KubeProxy map[string]string // paths, by the version of a subject
-	Shim      string            // path; empty with FeedInformers
+	KubeProxy map[string]Program // by the version of a subject
+	Shim      string             // path; empty with FeedInformers
+}
+
+// Program is a program that was built or found.
+type Program struct {
+	Path    string
+	Version string // as it reports it
 }

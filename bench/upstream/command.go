@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -84,6 +85,16 @@ func ParseVersion(text string) (string, error) {
 		return "", fmt.Errorf("%q is no version of Kubernetes: want a version such as %s", text, Pinned)
 	}
 	return version, nil
+}
+
+// Minor returns 34 for v1.34.2; 0 for what is no release version.
+func Minor(version string) int {
+	parts := versions.FindStringSubmatch(version)
+	if parts == nil {
+		return 0
+	}
+	minor, _ := strconv.Atoi(parts[1]) // digits, by the pattern
+	return minor
 }
 
 // find returns the path in the cache. It builds the command first if necessary.
