@@ -113,7 +113,7 @@ func IsKubeProxy(name string) bool {
 // Build returns how to get the subject's kube-proxy: as in the run's options, unless its name has a version.
 func (s Spec) Build(run upstream.Options) upstream.Options {
 	if s.Version != "" {
-		run.Path, run.Version = "", s.Version
+		run.Path, run.Source, run.Version = "", "", s.Version
 	}
 	return run
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -56,6 +57,37 @@ func (b *builder) build(ctx context.Context, path string) error {
 	}
 	b.say("built %s %s in %s", b.command, b.version, time.Since(start).Round(time.Second))
 	return nil
+}
+
+// checkout builds a command of a checkout, and returns its path in the cache. The command reports what git describes.
+func checkout(ctx context.Context, name string, opts Options) (string, error) {
+	source, err := filepath.Abs(opts.Source)
+	if err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(filepath.Join(source, "cmd", name)); err != nil {
+		return "", fmt.Errorf("no checkout of Kubernetes: %w", err)
+	}
+	cache, err := OpenCache(opts.Cache)
+	if err != nil {
+		return "", err
+	}
+	b := builder{Options: opts, command: name, version: "of " + source, goVersion: "go"}
+	b.say("building %s of %s", name, source)
+	described := "v0.0.0-source"
+	if out, err := exec.CommandContext(ctx, "git", "-C", source, "describe", "--tags", "--match=v*", "--always", "--dirty").Output(); err == nil {
+		described = strings.TrimSpace(string(out))
+	}
+	path := cache.Path("source-" + name)
+	unlock, err := cache.lock(ctx, "source-"+name)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	// GOWORK= finds the workspace that the checkout's vendored modules belong to.
+	args := []string{"build", "-v", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X k8s.io/component-base/version.gitVersion=" + described, "-o", path, "./cmd/" + name}
+	_, err = Go(ctx, source, []string{"GOFLAGS=", "GOWORK=", "CGO_ENABLED=0"}, b.counter(), args...)
+	return path, err
 }
 
 // counter returns a function that turns the output of go build into an occasional progress line.

@@ -28,6 +28,8 @@ type Options struct {
 	Version string
 	// Path of a binary, or a name on PATH. It is used unchanged, and Version is ignored.
 	Path string
+	// Source is a folder with a checkout of Kubernetes, to build instead of Version. It is built each time, by Go's build cache.
+	Source string
 	// Cache is the folder for built commands. Default: see OpenCache.
 	Cache string
 	// CachedOnly forbids building, for callers that cannot wait for minutes.
@@ -43,11 +45,15 @@ func KubeProxy(ctx context.Context, opts Options) (path, version string, err err
 
 // Command is KubeProxy for any command of k8s.io/kubernetes/cmd: kubectl, kube-apiserver.
 func Command(ctx context.Context, name string, opts Options) (path, version string, err error) {
-	path = opts.Path
-	if path == "" {
+	switch {
+	case opts.Path != "":
+		if path, err = exec.LookPath(opts.Path); err == nil {
+			path, err = filepath.Abs(path)
+		}
+	case opts.Source != "":
+		path, err = checkout(ctx, name, opts)
+	default:
 		path, err = find(ctx, name, opts)
-	} else if path, err = exec.LookPath(path); err == nil {
-		path, err = filepath.Abs(path)
 	}
 	if err != nil {
 		return "", "", fmt.Errorf("%s: %w", name, err)

@@ -128,6 +128,29 @@ replace (
 	}
 }
 
+// A checkout is built where it is, in its own workspace, beside any release.
+func TestBuildsACheckout(t *testing.T) {
+	account := fakeGo(t, "")
+	cache, source := t.TempDir(), t.TempDir()
+	if _, _, err := KubeProxy(t.Context(), Options{Cache: cache, Source: source}); err == nil || !strings.Contains(err.Error(), "no checkout of Kubernetes") {
+		t.Errorf("an empty folder: %v", err)
+	}
+	for _, name := range []string{"cmd/kube-proxy", "go.mod"} {
+		if err := os.MkdirAll(filepath.Join(source, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		path, version, err := KubeProxy(t.Context(), Options{Cache: cache, Source: source})
+		if err != nil || version != "v0.0.0-source" || filepath.Dir(path) != cache {
+			t.Errorf("%s, %s, %v", path, version, err)
+		}
+	}
+	if calls := account(); len(calls) != 2 || !strings.HasPrefix(calls[0], source+": build") || !strings.HasSuffix(calls[0], " ./cmd/kube-proxy") {
+		t.Errorf("go was called: %q", calls)
+	}
+}
+
 func TestTwoAtOnceBuildOnce(t *testing.T) {
 	account := fakeGo(t, "")
 	cache := t.TempDir()

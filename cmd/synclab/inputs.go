@@ -155,12 +155,13 @@ func (f *subjectFlags) register(cmd *cobra.Command, usual string) {
 	flags.StringSliceVar(&f.names, "subjects", nil, "`list` of subjects, separated by commas; kube-proxy@VERSION/… is another version of kube-proxy; exec:NAME=COMMAND… is any other proxier; suffixes change settings: "+suffixWords()+" (default: "+usual+")")
 	flags.StringVar(&f.feed, "feed", "", "how objects reach the subjects: `informers` in this process, or the api over HTTP, with each subject a separate process (default: api if a subject is not synclab's)")
 	flags.StringVar(&f.kubeProxy.Path, "kube-proxy", "", "`binary` to run as kube-proxy (default: built from its Go module, on first use)")
+	flags.StringVar(&f.kubeProxy.Source, "kube-proxy-src", "", "`folder` with a checkout of Kubernetes to build kube-proxy from; beside it, kube-proxy@VERSION/… is a release")
 	flags.StringVar(&f.kubeProxy.Version, "kube-proxy-version", "", "`version` of kube-proxy to build (default: "+upstream.Pinned+")")
 	flags.StringVar(&f.execConfig, "exec-config", "", "`template` of the file {config} in exec:NAME=COMMAND (default: the KubeProxyConfiguration)")
 	flags.DurationVar(&f.maxTime, "max-time", 0, "`time` after which a subject that has not converged is stopped (default: the scenario's, 10m)")
 	flags.StringVar(&f.maxMemory, "max-memory", "", "memory `limit` of a subject and its tools, e.g. 2Gi; beyond it the subject is stopped; needs --feed api")
 	flags.StringSliceVar(&f.kernels, "kernel", nil, "`list` of kernels to measure on: host, or versions of Linux that run as User-mode Linux, such as 6.12; see 'synclab kernel' (default: host)")
-	if err := errors.Join(cmd.RegisterFlagCompletionFunc("kernel", completeKernels), cmd.RegisterFlagCompletionFunc("subjects", completeSubjects), cmd.MarkFlagFilename("kube-proxy"), cmd.MarkFlagFilename("exec-config")); err != nil {
+	if err := errors.Join(cmd.RegisterFlagCompletionFunc("kernel", completeKernels), cmd.RegisterFlagCompletionFunc("subjects", completeSubjects), cmd.MarkFlagFilename("kube-proxy"), cmd.MarkFlagDirname("kube-proxy-src"), cmd.MarkFlagFilename("exec-config")); err != nil {
 		panic(err)
 	}
 	terminal.Complete(cmd, "feed", raw.FeedInformers, raw.FeedAPI)
@@ -176,6 +177,9 @@ func (f *subjectFlags) apply(cmd *cobra.Command, o *runOptions) error {
 	}
 	if f.feed != "" && f.feed != raw.FeedInformers && f.feed != raw.FeedAPI {
 		return badUsage(cmd, "--feed %q: want %s or %s", f.feed, raw.FeedInformers, raw.FeedAPI)
+	}
+	if given := []bool{f.kubeProxy.Path != "", f.kubeProxy.Source != "", f.kubeProxy.Version != ""}; countTrue(given) > 1 {
+		return badUsage(cmd, "--kube-proxy, --kube-proxy-src and --kube-proxy-version exclude one another; kube-proxy@VERSION/… in --subjects is another version")
 	}
 	if cmd.Flags().Changed("max-time") && f.maxTime <= 0 {
 		return badUsage(cmd, "--max-time %v: want more than 0", f.maxTime)
@@ -199,6 +203,11 @@ func (f *subjectFlags) apply(cmd *cobra.Command, o *runOptions) error {
 		o.execConfig = string(text)
 	}
 	return nil
+}
+
+// countTrue returns how many are true.
+func countTrue(given []bool) int {
+	return len(slices.DeleteFunc(given, func(is bool) bool { return !is }))
 }
 
 // withTools returns the names of subjects whose tools this machine has. It prints the omitted ones in one line.
