@@ -92,7 +92,11 @@ func (r *Host) outsideConfig(kubeconfig string) *v1alpha1.KubeProxyConfiguration
 		cfg.Mode = v1alpha1.ProxyMode(r.About.Backend)
 	}
 	// Before 1.31, mode nftables was behind a gate. Later versions may refuse the gate.
-	if minor := upstream.Minor(r.Tools.KubeProxy[r.About.Version].Version); r.About.Backend == proxier.Nftables && r.About.Proxier == subject.KubeProxy && minor > 0 && minor < 31 {
+	minor := upstream.Minor(r.Tools.KubeProxy[r.About.Version].Version)
+	if gated := minor > 0 && minor < 31; gated && r.About.Proxier == subject.KubeProxy && r.About.Backend == proxier.Nftables {
+		if cfg.FeatureGates == nil {
+			cfg.FeatureGates = map[string]bool{}
+		}
 		cfg.FeatureGates["NFTablesProxyMode"] = true
 	}
 	cfg.HostnameOverride = pass.NodeName(r.World.Objects())
