@@ -13,7 +13,6 @@ import (
 
 	"synclab/bench/pass"
 	"synclab/bench/subject"
-	"synclab/bench/upstream"
 	"synclab/proxier"
 	"synclab/sim/front"
 )
@@ -91,13 +90,11 @@ func (r *Host) outsideConfig(kubeconfig string) *v1alpha1.KubeProxyConfiguration
 	case proxier.Nftables, proxier.Iptables, subject.IPVS:
 		cfg.Mode = v1alpha1.ProxyMode(r.About.Backend)
 	}
-	// Before 1.31, mode nftables was behind a gate. Later versions may refuse the gate.
-	minor := upstream.Minor(r.Tools.KubeProxy[r.About.Version].Version)
-	if gated := minor > 0 && minor < 31; gated && r.About.Proxier == subject.KubeProxy && r.About.Backend == proxier.Nftables {
+	if gate := r.About.Gate(r.Tools.KubeProxy[r.About.Version].Version); gate != "" {
 		if cfg.FeatureGates == nil {
 			cfg.FeatureGates = map[string]bool{}
 		}
-		cfg.FeatureGates["NFTablesProxyMode"] = true
+		cfg.FeatureGates[gate] = true
 	}
 	cfg.HostnameOverride = pass.NodeName(r.World.Objects())
 	cfg.ClientConnection.Kubeconfig = kubeconfig

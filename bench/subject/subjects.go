@@ -118,6 +118,16 @@ func (s Spec) Build(run upstream.Options) upstream.Options {
 	return run
 }
 
+// Gate returns the feature gate that a version of kube-proxy needs for the subject's mode; empty: none. Mode nftables was
+// behind a gate before 1.31. Later versions may refuse the gate.
+func (s Spec) Gate(version string) string {
+	minor := upstream.Minor(version)
+	if s.Proxier == KubeProxy && s.Backend == proxier.Nftables && minor > 0 && minor < 31 {
+		return "NFTablesProxyMode"
+	}
+	return ""
+}
+
 // Tool returns the tool that writes the subject's rules; empty: none that the lab knows. The lab's own proxier needs
 // none for nftables, because it uses netlink.
 func (s Spec) Tool() string {

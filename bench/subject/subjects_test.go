@@ -30,3 +30,21 @@ func TestWithTools(t *testing.T) {
 		}
 	}
 }
+
+func TestGate(t *testing.T) {
+	for _, c := range []struct{ name, version, want string }{
+		{"kube-proxy/nftables", "v1.29.6", "NFTablesProxyMode"},
+		{"kube-proxy/nftables", "v1.31.0", ""},
+		{"kube-proxy/nftables", "v1.37.2-5-g1234", ""}, // a checkout
+		{"kube-proxy/iptables-legacy", "v1.29.6", ""},
+		{"synclab/nftables", "v1.29.6", ""},
+	} {
+		s, err := Parse(c.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Gate(c.version); got != c.want {
+			t.Errorf("%s %s: gate %q, want %q", c.name, c.version, got, c.want)
+		}
+	}
+}
