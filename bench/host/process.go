@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -46,8 +47,8 @@ type Harness struct {
 type coldStart struct {
 	began    time.Time // right before the start of the subject
 	mu       sync.Mutex
-	due      time.Time // identifies the VisibleChanges of the first state
-	last     time.Time
+	due      time.Time   // identifies the VisibleChanges of the first state
+	visible  []time.Time // when each Service of a family became visible
 	recorded bool
 }
 
@@ -195,8 +196,8 @@ func (r *Host) Visible(s visible.VisibleChange) {
 	cold := &r.Harness.cold
 	cold.mu.Lock()
 	first := s.Due.Equal(cold.due)
-	if first && s.Visible.After(cold.last) {
-		cold.last = s.Visible
+	if first {
+		cold.visible = append(cold.visible, s.Visible)
 	}
 	cold.mu.Unlock()
 	if !first {
@@ -219,11 +220,24 @@ func (r *Host) settledCold() {
 	cold := &r.Harness.cold
 	cold.mu.Lock()
 	defer cold.mu.Unlock()
-	if !cold.recorded && !cold.last.IsZero() {
-		cold.recorded = true
-		r.RecordAs(raw.Record{At: cold.last.Sub(r.Started).Seconds(), Unit: "s"}, raw.ColdStart, cold.last.Sub(cold.began).Seconds())
+	if cold.recorded || len(cold.visible) == 0 {
+		return
+	}
+	cold.recorded = true
+	slices.SortFunc(cold.visible, time.Time.Compare)
+	for _, share := range coldShares {
+		at := cold.visible[(len(cold.visible)*share+99)/100-1]
+		place := raw.Record{At: at.Sub(r.Started).Seconds(), Unit: "s", Share: share}
+		metric := raw.ColdStartShare
+		if share == 100 {
+			place.Share, metric = 0, raw.ColdStart
+		}
+		r.RecordAs(place, metric, at.Sub(cold.began).Seconds())
 	}
 }
+
+// coldShares are the percentages of Services that a cold start is recorded for.
+var coldShares = []int{1, 10, 25, 50, 75, 90, 99, 100}
 
 // watchProcess ends the repetition when the process exits by itself or exceeds MaxMemory.
 func (s *processSubject) watchProcess(ctx context.Context) {

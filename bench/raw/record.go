@@ -46,6 +46,7 @@ type Record struct {
 	Invariant string `json:"invariant,omitempty"` // of a violation: I1 to I13
 	Error     string `json:"error,omitempty"`     // of a sync that failed
 	Bytes     int    `json:"bytes,omitempty"`     // given to the tool, of a shim_cost
+	Share     int    `json:"share,omitempty"`     // percent of the Services, of a cold_start_share
 	// Uncertainty, in seconds, is that of a time that was read from the kernel: Value is the upper bound, and
 	// Value - Uncertainty the lower one. A reaction has it, and a network programming latency whose end only reading shows.
 	Uncertainty float64 `json:"uncertainty,omitempty"`
@@ -101,11 +102,12 @@ const (
 
 	// Only for subjects that are separate processes (Run.Feed "api"), seen from outside.
 
-	ColdStart      Metric = "cold_start"      // s: start of the subject (of its process with FeedAPI) → every Service is visible
-	SubjectCPU     Metric = "subject_cpu"     // s: user and system time of the subject and its children in one step, without the shim's
-	ChangesApplied Metric = "changes_applied" // count: changes applied by one step
-	ToolCalls      Metric = "tool_calls"      // count: iptables and nft commands of one sync
-	ShimCost       Metric = "shim_cost"       // s: time that the shim adds to a call of a tool with so many Bytes of input
+	ColdStartShare Metric = "cold_start_share" // s: the same start → Share percent of the Services are visible
+	ColdStart      Metric = "cold_start"       // s: start of the subject (of its process with FeedAPI) → every Service is visible
+	SubjectCPU     Metric = "subject_cpu"      // s: user and system time of the subject and its children in one step, without the shim's
+	ChangesApplied Metric = "changes_applied"  // count: changes applied by one step
+	ToolCalls      Metric = "tool_calls"       // count: iptables and nft commands of one sync
+	ShimCost       Metric = "shim_cost"        // s: time that the shim adds to a call of a tool with so many Bytes of input
 	// ChangeReverted is a change that another one reverted before the kernel was seen with it: due → known to be reverted.
 	// It is no network programming latency, since nothing had to be written.
 	ChangeReverted Metric = "change_reverted" // s

@@ -36,6 +36,7 @@ func figures(s *sections.Summary) []*figure.Figure {
 	out = append(out, disruptionFigures(s)...)
 	single(comparedDurations(s))
 	single(comparedCost(s))
+	single(coldFigure(s))
 	if len(s.Comparisons) > 0 {
 		single(programmingFigure(s)) // all subjects in one plot: part of the comparison
 	}

@@ -33,6 +33,7 @@ const (
 var metricTexts = []metricText{
 	{raw.Reaction, GroupSyncs, "reaction"},
 	{raw.ColdStart, GroupSyncs, "cold start"},
+	{raw.ColdStartShare, GroupSyncs, "cold start, until a share of the Services is visible"},
 	{raw.FullSync, GroupSyncs, "full sync"},
 	{raw.PartialSync, GroupSyncs, "partial sync"},
 	{raw.Restore, GroupSyncs, "writing the rules of a sync"},

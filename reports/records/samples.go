@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"synclab/bench/raw"
@@ -162,6 +163,9 @@ func (s *Series) add(cell Cell, record Record, dual bool) int {
 	if record.Bytes > 0 {
 		d.Table = doc.Format(float64(record.Bytes), "B")
 	}
+	if record.Share > 0 {
+		d.Table = ShareText(record.Share)
+	}
 	if record.Metric == raw.FullSync || record.Metric == raw.PartialSync {
 		d.Kind = "" // the metric's name has the kind
 	}
@@ -184,6 +188,18 @@ func (s *Series) add(cell Cell, record Record, dual bool) int {
 		return 1
 	}
 	return 0
+}
+
+// ShareText names the group of a cold_start_share.
+func ShareText(percent int) string { return strconv.Itoa(percent) + " %" }
+
+// OfTable returns the values of a metric in a cell with one Table, families pooled.
+func (s *Series) OfTable(cell Cell, metric raw.Metric, table string) estimate.Sample {
+	samples := s.Cells[cell.ID()]
+	if samples == nil {
+		return nil
+	}
+	return samples.pick(func(d detail) bool { return d.Metric == metric && d.Table == table })
 }
 
 // Of returns the values of a metric in a cell, families pooled.

@@ -28,6 +28,7 @@ var sections = []func(*Summary) doc.Section{
 	(*Summary).overviewSection,
 	(*Summary).sloSection,
 	(*Summary).phaseSection,
+	(*Summary).coldSection,
 	(*Summary).plotSection,
 	(*Summary).numbersSection,
 	(*Summary).caveatSection,

@@ -43,6 +43,9 @@ func (w *syntheticWriter) fromOutside(s Subject) (stopped bool) {
 		w.put(cold+float64(1+i), raw.Reaction, (0.004+s.partial*n)*(1+0.02*float64(i)+0.01*float64(w.cell.Rep)), "s", raw.Record{Step: "2:react"})
 	}
 	w.put(cold, raw.ColdStart, cold, "s", raw.Record{Step: "1:create"})
+	for _, share := range []int{1, 10, 25, 50, 75, 90, 99} {
+		w.put(cold, raw.ColdStartShare, cold*(0.5+0.005*float64(share)), "s", raw.Record{Step: "1:create", Share: share})
+	}
 	w.put(cold, raw.SubjectCPU, w.noisy(s, 0.8*cold), "s", raw.Record{Step: "1:create"})
 	w.put(cold+9, raw.SubjectCPU, float64(w.y.Churn)*w.noisy(s, 2e-3+s.partial*n/20), "s", raw.Record{Step: "2:churn"})
 	w.put(cold+9, raw.ToolCalls, 2, "count", raw.Record{Step: "2:churn"})
