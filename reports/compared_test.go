@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -408,5 +409,28 @@ func TestApart(t *testing.T) {
 	}
 	if got[3] != 60 {
 		t.Errorf("a label without neighbours moved: %v", got)
+	}
+}
+
+// The page shows when shares of the Services were visible after the start, in a table of all cells and in a plot.
+func TestColdStartShares(t *testing.T) {
+	s := buildOf(t, synthetic.FiveSizes(), t.TempDir(), Options{NoPNG: true})
+	d := s.Document()
+	i := slices.IndexFunc(d.Sections, func(one doc.Section) bool { return one.ID == "cold" })
+	if i < 0 || len(d.Sections[i].Blocks) != 2 {
+		t.Fatalf("no section with the shares of a cold start: %d", i)
+	}
+	for _, row := range d.Sections[i].Blocks[1].Table.Rows {
+		shares := row[len(row)-len(sections.ColdShares):]
+		for j := 1; j < len(shares); j++ {
+			before, err := strconv.ParseFloat(shares[j-1].Value, 64)
+			after, err2 := strconv.ParseFloat(shares[j].Value, 64)
+			if err != nil || err2 != nil || after <= before {
+				t.Errorf("%s: %s until %d %%, %s until %d %%", row[0].Text, shares[j-1].Text, sections.ColdShares[j-1], shares[j].Text, sections.ColdShares[j])
+			}
+		}
+	}
+	if !slices.ContainsFunc(s.Plots, func(p doc.Plot) bool { return p.Name == "cold-start" }) {
+		t.Error("no plot of them")
 	}
 }
