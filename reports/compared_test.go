@@ -417,10 +417,14 @@ func TestColdStartShares(t *testing.T) {
 	s := buildOf(t, synthetic.FiveSizes(), t.TempDir(), Options{NoPNG: true})
 	d := s.Document()
 	i := slices.IndexFunc(d.Sections, func(one doc.Section) bool { return one.ID == "cold" })
-	if i < 0 || len(d.Sections[i].Blocks) != 2 {
-		t.Fatalf("no section with the shares of a cold start: %d", i)
+	if i < 0 {
+		t.Fatal("no section with the shares of a cold start")
 	}
-	for _, row := range d.Sections[i].Blocks[1].Table.Rows {
+	table := slices.IndexFunc(d.Sections[i].Blocks, func(b doc.Block) bool { return b.Table != nil })
+	if table < 0 {
+		t.Fatalf("no table among %d blocks", len(d.Sections[i].Blocks))
+	}
+	for _, row := range d.Sections[i].Blocks[table].Table.Rows {
 		shares := row[len(row)-len(sections.ColdShares):]
 		for j := 1; j < len(shares); j++ {
 			before, err := strconv.ParseFloat(shares[j-1].Value, 64)

@@ -108,7 +108,7 @@ func (w *syntheticWriter) put(at float64, metric raw.Metric, value float64, unit
 		value = math.Round(value*1e9) / 1e9
 	}
 	r.At, r.Metric, r.Value, r.Unit = at, metric, value, unit
-	r.Kind, r.Sync, r.Table, r.Position, r.Error, r.Step = more.Kind, more.Sync, more.Table, more.Position, more.Error, more.Step
+	r.Kind, r.Sync, r.Table, r.Position, r.Error, r.Step, r.Share = more.Kind, more.Sync, more.Table, more.Position, more.Error, more.Step, more.Share
 	w.encode(r)
 }
 
