@@ -66,6 +66,26 @@ func TestDisruptedSteps(t *testing.T) {
 	}
 }
 
+// The report says when packets noticed changes: one row for each subject, with the moments counted from two origins.
+func TestWhenPacketsNoticed(t *testing.T) {
+	var all []raw.Record
+	for rep := 1; rep <= 6; rep++ {
+		for metric, value := range map[raw.Metric]float64{raw.Reachable: 0.6, raw.Unreachable: 0.59, raw.ReachableAfterVisible: 2e-3,
+			raw.UnreachableAfterVisible: -4e-3, raw.NetworkProgrammingLatency: 0.598} {
+			all = append(all, raw.Record{Subject: "kube-proxy/nftables", Services: 100, Rep: rep, Metric: metric, Value: value, Unit: "s", Step: "4:churn"})
+		}
+	}
+	y := synthetic.StreamRun(synthetic.StreamModels[2:3], 5000, 1, 200, 6)
+	y.Records = all
+	dir := t.TempDir()
+	s := buildOf(t, y, dir, Options{NoPNG: true})
+	_, markdown := outputs(t, dir, s)
+	if want := "| kube-proxy/nftables | 100 | 6 | 598 ms ± 0 % | 600 ms ± 0 % | 590 ms ± 0 % | 2.00 ms ± 0 s | 2.00 ms | -4.00 ms ± 0 s | -4.00 ms |"; !strings.Contains(markdown, want) {
+		at := max(strings.Index(markdown, "noticed a change"), 0)
+		t.Errorf("no line %q in\n%s", want, markdown[at:min(at+1200, len(markdown))])
+	}
+}
+
 func TestDisruptionOutputs(t *testing.T) {
 	dir := t.TempDir()
 	s := buildOf(t, synthetic.StreamRun(synthetic.StreamModels[:4], 5000, 1, 200, 6), dir, Options{NoPNG: true})

@@ -145,6 +145,7 @@ var rules = map[string]rule{
 	"steps.N.probe.method":            {words: []string{"sendto", "flow"}},
 	"steps.N.probe.kinds.N":           {words: []string{"reject", "node-port", "external-ip", "load-balancer", "affinity-first", "affinity-again"}},
 	"steps.N.traffic.rate":            {min: 0, max: 10_000, above: true, orUnset: true, why: "new flows a second; more would measure the machine"},
+	"steps.N.traffic.focus":           {min: 0, max: 10_000, orUnset: true, why: "new flows a second to Services that change"},
 	"steps.N.traffic.services":        count(1, 10_000, "how many Services get traffic").unset(),
 	"steps.N.traffic.longLived":       count(0, 1_000, "each is a long-lived connection"),
 	"steps.N.traffic.control":         anything,

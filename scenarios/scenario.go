@@ -227,6 +227,9 @@ type Probe struct {
 type Traffic struct {
 	Rate     float64 `yaml:"rate,omitempty" json:"rate"`         // new flows a second; default 200
 	Services int     `yaml:"services,omitempty" json:"services"` // the sample, spread over all positions; default 50
+	// Focus is the number of additional flows a second to Services whose endpoints are changing, for exact latencies of
+	// packets. Default 0: half of Rate goes to them.
+	Focus float64 `yaml:"focus,omitempty" json:"focus,omitempty"`
 	// LongLived is the number of long-lived TCP connections, and of long-lived UDP flows of one source port. Default 20.
 	LongLived int `yaml:"longLived,omitempty" json:"longLived"`
 	// Control sends a control flow with each new flow, straight to an endpoint, past the rules. A flow that times out

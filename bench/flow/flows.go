@@ -118,7 +118,7 @@ func (r *Flows) beginTraffic(ctx context.Context, t *scenarios.Traffic) error {
 		Targets: targets, At: r.pods.At, Grace: r.Config.IPTables.MinSyncPeriod.Duration + heldGrace, Tell: r.Observed,
 	})
 	stream := traffic.Stream{
-		Rate: t.Rate, Targets: targets, Clients: r.Clients, Seed: r.Random(purposeFlows).Uint64(), Control: t.Control,
+		Rate: t.Rate, Focus: t.Focus, Targets: targets, Clients: r.Clients, Seed: r.Random(purposeFlows).Uint64(), Control: t.Control,
 		LongLivedTCP: longLivedTargets(targets, corev1.ProtocolTCP, t.LongLived), LongLivedUDP: longLivedTargets(targets, corev1.ProtocolUDP, t.LongLived),
 	}
 	r.Packets = map[int]int{}
@@ -194,7 +194,7 @@ func (r *Flows) Changing(op sim.Op, object runtime.Object, due time.Time) {
 		}
 	}
 	added, focus := checker.Changed(op, object, due, r.Clock.Now())
-	if err := r.pods.Follow(added, focus); err != nil {
+	if err := r.pods.Follow(added, focus, nil); err != nil {
 		r.Fail(err)
 	}
 }
@@ -211,7 +211,9 @@ func (r *Flows) Visible(s visible.VisibleChange) {
 		r.early = append(r.early, s)
 		r.mu.Unlock()
 	default:
-		checker.Visible(s.Object, s.Family, s.Read)
+		if err := r.pods.Follow(nil, nil, checker.Visible(s.Object, s.Family, s.Read, s.Visible)); err != nil {
+			r.Fail(err)
+		}
 	}
 }
 
@@ -224,14 +226,19 @@ func (r *Flows) Settled() {
 	if checker := r.Checker.Load(); checker != nil {
 		now := r.Clock.Now()
 		for _, s := range early {
-			checker.Visible(s.Object, s.Family, now)
+			checker.Visible(s.Object, s.Family, now, s.Visible)
 		}
 	}
 }
 
 var flowMetrics = map[traffic.Finding]raw.Metric{
 	traffic.NewFlow: raw.Flow, traffic.LongLivedPacket: raw.LongLivedFlow, traffic.RemovedEndpointServing: raw.RemovedEndpointServing, traffic.NewEndpointDelay: raw.NewEndpointDelay,
-	traffic.ControlFailure: raw.ControlFailure,
+	traffic.Reachable: raw.Reachable, traffic.Unreachable: raw.Unreachable, traffic.ControlFailure: raw.ControlFailure,
+}
+
+// afterVisible are the metrics of the same findings, counted from the moment when the tables show the change.
+var afterVisible = map[traffic.Finding]raw.Metric{
+	traffic.Reachable: raw.ReachableAfterVisible, traffic.Unreachable: raw.UnreachableAfterVisible,
 }
 
 // methodLongLived marks records of long-lived flows.
@@ -258,6 +265,9 @@ func (r *Flows) Observed(o traffic.Observed) {
 		rec.Error = "answered by " + o.By.String()
 	}
 	r.RecordAs(rec, flowMetrics[o.Finding], o.Took.Seconds())
+	if o.AfterVisible != nil {
+		r.RecordAs(rec, afterVisible[o.Finding], o.AfterVisible.Seconds())
+	}
 }
 
 func ServiceText(name tracker.ServicePortName) string { return name.String() }

@@ -123,6 +123,14 @@ const (
 	// With Method "long-lived": how long a long-lived UDP flow stayed with it: due time → first answer from another one.
 	RemovedEndpointServing Metric = "removed_endpoint_serving" // s
 	NewEndpointDelay       Metric = "new_endpoint_delay"       // s: due time of a new endpoint → its first answer, if flows are sent; or Outcome
+	// Reachable is when packets notice a change: due → end of the first new flow to the Service's cluster IP that an added
+	// endpoint answers. Unreachable: due → start of the last new flow that a removed endpoint answers. They need no
+	// knowledge of the subject's rules. Both are as exact as the flows to that Service are frequent.
+	Reachable   Metric = "reachable"   // s
+	Unreachable Metric = "unreachable" // s
+	// The same moments, counted from the one when the kernel's tables showed the change; negative: before it.
+	ReachableAfterVisible   Metric = "reachable_after_visible"   // s
+	UnreachableAfterVisible Metric = "unreachable_after_visible" // s
 	// FlowsUnobserved is the number of unobserved flows and packets: the stream itself had no CPU at their timeout.
 	FlowsUnobserved Metric = "flows_unobserved" // count
 	// ControlFailure is a flow that timed out together with a control flow straight to an endpoint: due → timeout.

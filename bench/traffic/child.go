@@ -86,7 +86,7 @@ func child(in io.Reader, out io.Writer) error {
 		case c.End:
 			running.end()
 		default:
-			running.inbox.put(c.Add, c.Focus)
+			running.inbox.put(c.Add, c.Focus, c.Seen)
 		}
 	}
 }

@@ -31,7 +31,10 @@ type Target struct {
 // Stream says which flows to send.
 type Stream struct {
 	// Rate is the number of new flows a second.
-	Rate    float64
+	Rate float64
+	// Focus is the number of additional flows a second to Targets that are about to change, until the kernel shows the
+	// change. 0: every second flow of Rate goes to them, for some seconds.
+	Focus   float64
 	Targets []Target
 	// LongLivedTCP and LongLivedUDP are indices of Targets, one for each long-lived flow.
 	LongLivedTCP, LongLivedUDP []int
@@ -97,9 +100,11 @@ type setup struct {
 // command is a later message of the parent: one of its fields.
 type command struct {
 	Begin *Stream `json:",omitempty"`
-	// Add appends to the stream's Targets. Focus are numbers of Targets that are about to change.
+	// Add appends to the stream's Targets. Focus are numbers of Targets that are about to change, Seen of those whose
+	// change the kernel shows.
 	Add   []Target `json:",omitempty"`
 	Focus []int    `json:",omitempty"`
+	Seen  []int    `json:",omitempty"`
 	End   bool     `json:",omitempty"`
 	// Listen are more ports to answer on; the child replies with Listens.
 	Listen []Port `json:",omitempty"`

@@ -49,8 +49,12 @@ func (l *FlowChecker) one(r *Result) {
 	l.verdict(&o, states)
 	if r.Outcome == Answered {
 		l.served(p, r.By, sent, end)
+		if target.Kind == "" {
+			p.met(r.By, sent, end)
+		}
 	}
 	l.tell(o)
+	l.tellTurns(p, sent)
 }
 
 // failedControl is a control flow without an answer.

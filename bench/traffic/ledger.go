@@ -55,6 +55,8 @@ const (
 	LongLivedPacket                       // Took: sent → end
 	RemovedEndpointServing                // Took: removal scheduled → last answer; long-lived flow: → first from elsewhere
 	NewEndpointDelay                      // Took: addition scheduled → first answer; NotYet: → when no answer was possible any more
+	Reachable                             // Took: change due → end of the first new flow that only the new state explains
+	Unreachable                           // Took: change due → start of the last new flow that only the old state explains
 	// ControlFailure is a flow or packet that timed out together with a control flow: the rules are not the cause.
 	ControlFailure // Took: scheduled → end
 )
@@ -69,6 +71,9 @@ type Observed struct {
 	Took      time.Duration
 	Outcome   string
 	By        netip.AddrPort // the endpoint that answered, or was removed or added
+	// AfterVisible is the moment of Reachable or Unreachable, counted from the moment when the kernel's tables showed the
+	// change. It is nil if that moment is not known.
+	AfterVisible *time.Duration
 	// Among are the endpoints that may answer a new flow with equal probability. It is nil if the Service changed
 	// meanwhile, or has client affinity.
 	Among []*tracker.Endpoint
@@ -215,6 +220,7 @@ func (l *FlowChecker) changed(p *port, next version) bool {
 		return false
 	}
 	before, after := last.endpoints(true), next.endpoints(true)
+	p.turn(&next, before, after)
 	for _, ep := range before {
 		if !contains(after, ep.Addr) {
 			if list := p.added[ep.Addr]; len(list) > 0 {
@@ -242,16 +248,20 @@ func (l *FlowChecker) changed(p *port, next version) bool {
 	return true
 }
 
-// Visible records that a change is visible in the kernel.
-func (l *FlowChecker) Visible(object runtime.Object, family corev1.IPFamily, at time.Time) {
+// Visible records that a change is visible in the kernel: known at a moment, and shown since an earlier one. It returns
+// the numbers of the targets for which no other change is awaited.
+func (l *FlowChecker) Visible(object runtime.Object, family corev1.IPFamily, at, shown time.Time) (done []int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	service := mirror.ServiceOf(object)
 	for key, p := range l.ports {
 		if key.family == family && (key.name.NamespacedName == service || service.Name == "") {
-			p.seen(object, at)
+			if p.seen(object, at, shown) {
+				done = append(done, p.index)
+			}
 		}
 	}
+	return done
 }
 
 // Take adds a Result, and checks the Results that are old enough.
@@ -288,6 +298,9 @@ func (l *FlowChecker) Finish() Counts {
 		}
 		for _, addr := range sortedAddrs(p.added) {
 			l.tellNotYet(p, addr)
+		}
+		for _, t := range p.turns {
+			l.tellTurn(p, t)
 		}
 	}
 	return l.counts

@@ -25,6 +25,7 @@ type story struct {
 	ledger *FlowChecker
 	found  []string
 	last   *discoveryv1.EndpointSlice
+	turns  bool // also Reachable and Unreachable are told
 }
 
 var (
@@ -56,7 +57,7 @@ func newStory(t *testing.T, endpoints ...string) *story {
 }
 
 func (s *story) tell(o Observed) {
-	kind := map[Finding]string{NewFlow: "flow", LongLivedPacket: "packet", RemovedEndpointServing: "removed", NewEndpointDelay: "added", ControlFailure: "control failed"}[o.Finding]
+	kind := map[Finding]string{NewFlow: "flow", LongLivedPacket: "packet", RemovedEndpointServing: "removed", NewEndpointDelay: "added", ControlFailure: "control failed", Reachable: "reachable", Unreachable: "unreachable"}[o.Finding]
 	text := kind
 	if o.LongLived && o.Finding == RemovedEndpointServing {
 		text += " held"
@@ -66,6 +67,14 @@ func (s *story) tell(o Observed) {
 	}
 	if o.By.IsValid() {
 		text += " " + o.By.Addr().String()
+	}
+	if o.Finding == Reachable || o.Finding == Unreachable {
+		if !s.turns {
+			return // most tests are not about them
+		}
+		if text += fmt.Sprintf(" %v", o.Took.Round(time.Millisecond)); o.AfterVisible != nil {
+			text += fmt.Sprintf(", %v", o.AfterVisible.Round(time.Millisecond))
+		}
 	}
 	if o.Finding == RemovedEndpointServing || o.Finding == NewEndpointDelay {
 		text += fmt.Sprintf(" %v after %v", o.Took.Round(time.Millisecond), o.At.Sub(epoch))
@@ -101,7 +110,7 @@ func (s *story) becomes(at float64, endpoints ...string) *discoveryv1.EndpointSl
 }
 
 func (s *story) visible(at float64, slice *discoveryv1.EndpointSlice) {
-	s.ledger.Visible(slice, v4, second(at))
+	s.ledger.Visible(slice, v4, second(at), second(at))
 }
 
 func result(sent, end float64, by string) Result {
@@ -130,6 +139,65 @@ func (s *story) tells(want ...string) {
 	s.ledger.Finish()
 	if diff := cmp.Diff(want, s.found); diff != "" {
 		s.t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// What packets see of changes: the first flow to a new endpoint and the last one to an old endpoint, from the change's due
+// time, and from the moment when the tables showed it.
+func TestPacketsSeeAChange(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		run  func(s *story)
+		want []string
+	}{
+		{"old, then new", func(s *story) {
+			s.flow(0.9, 1.1, "2") // before the change
+			change := s.becomes(1, "1", "3")
+			s.flow(1.1, 1.2, "2")
+			s.flow(1.2, 1.3, "1") // says nothing
+			s.flow(1.4, 1.5, "2")
+			s.visible(1.55, change)
+			s.flow(1.5, 1.6, "3")
+			s.flow(1.7, 1.8, "3")
+		}, []string{"reachable 600ms, 50ms", "unreachable 400ms, -150ms"}},
+		{"never visible", func(s *story) {
+			s.becomes(1, "1", "3")
+			s.flow(1.5, 1.6, "3")
+		}, []string{"reachable 600ms"}},
+		{"the next change before a flow", func(s *story) {
+			change := s.becomes(1, "1", "3")
+			s.becomes(2, "1", "4")
+			s.visible(2.5, change)
+			s.flow(2.6, 2.7, "3") // old again
+			s.flow(2.8, 2.9, "4")
+		}, []string{"reachable 900ms", "unreachable 600ms"}},
+		{"added only", func(s *story) {
+			s.visible(1.5, s.becomes(1, "1", "2", "3"))
+			s.flow(1.6, 1.7, "1")
+			s.flow(1.7, 1.8, "3")
+		}, []string{"reachable 800ms, 300ms"}},
+		{"back in time for the old state", func(s *story) {
+			s.becomes(1, "1")
+			s.becomes(2, "1", "2")
+			s.flow(1.5, 1.6, "2")
+			s.flow(2.5, 2.6, "2")
+		}, []string{"unreachable 500ms", "reachable 600ms"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := newStory(t, "1", "2")
+			s.turns = true
+			test.run(s)
+			s.ledger.Finish()
+			var got []string
+			for _, text := range s.found {
+				if strings.Contains(text, "reachable") {
+					got = append(got, text)
+				}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 

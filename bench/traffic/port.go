@@ -18,6 +18,7 @@ type port struct {
 	versions []version
 	removed  map[netip.AddrPort]*removal
 	added    map[netip.AddrPort][]addition // that have not answered yet
+	turns    []*turn                       // in order
 }
 
 // newPort returns a port to which the kernel has converged.
@@ -81,12 +82,18 @@ func contains(list []*tracker.Endpoint, addr netip.AddrPort) bool {
 	return slices.ContainsFunc(list, func(ep *tracker.Endpoint) bool { return ep.Addr == addr })
 }
 
-// seen records that a change and all earlier changes are visible in the kernel.
-func (p *port) seen(by runtime.Object, at time.Time) {
+// seen records that a change and all earlier changes are visible in the kernel. It reports whether it was the last one.
+func (p *port) seen(by runtime.Object, at, shown time.Time) bool {
+	for _, t := range p.turns {
+		if t.by == by {
+			t.visible = shown
+		}
+	}
 	i := slices.IndexFunc(p.versions, func(v version) bool { return v.by != nil && v.by == by })
 	if i < 0 {
-		return
+		return false
 	}
+	last := i == len(p.versions)-1
 	if p.versions[i].returns { // or the earlier equal state, with all states between still to come
 		at = at.Add(returnSlack)
 	}
@@ -95,6 +102,7 @@ func (p *port) seen(by runtime.Object, at time.Time) {
 			v.by, v.visible = nil, at
 		}
 	}
+	return last
 }
 
 // between returns the states that a flow may have met: from the last state visible when it was sent, to the last state

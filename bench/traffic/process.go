@@ -123,12 +123,13 @@ func (p *Process) Begin(s Stream, results func(Result)) error {
 	return nil
 }
 
-// Follow adds targets to the running stream. focus are the numbers of targets that are about to change.
-func (p *Process) Follow(add []Target, focus []int) error {
-	if len(add) == 0 && len(focus) == 0 {
+// Follow adds targets to the running stream. focus are the numbers of targets that are about to change, seen of those
+// whose change the kernel shows.
+func (p *Process) Follow(add []Target, focus, seen []int) error {
+	if len(add) == 0 && len(focus) == 0 && len(seen) == 0 {
 		return nil
 	}
-	if err := p.encoder.Encode(command{Add: add, Focus: focus}); err != nil {
+	if err := p.encoder.Encode(command{Add: add, Focus: focus, Seen: seen}); err != nil {
 		return p.broken(err)
 	}
 	return nil

@@ -24,8 +24,9 @@ type stream struct {
 	random *rand.Rand
 
 	began   int64
-	made    int   // number of new flows
-	round   []int // of targets, in sending order
+	made    int    // number of flows of Rate
+	asked   uint64 // number of new flows
+	round   []int  // of targets, in sending order
 	sources map[corev1.IPFamily]*sourcePorts
 	open    map[int]*flow // by descriptor
 	waiting [2][]*flow    // in order of deadline: UDP, TCP
@@ -36,7 +37,8 @@ type stream struct {
 	inbox inbox
 	rest  int // number of Targets in a round: those from the start
 	focus []focused
-	turns int // turns through focus
+	turns int   // turns through focus
+	next  int64 // scheduled time of the next flow of Focus
 }
 
 // inbox has the parent's messages for the running stream.
@@ -44,6 +46,7 @@ type inbox struct {
 	mu    sync.Mutex
 	add   []Target
 	focus []int
+	seen  []int
 }
 
 // focused is a target that has just changed; until is the end of its focus.
@@ -52,11 +55,13 @@ type focused struct {
 	until  int64
 }
 
-// If targets changed in the last focusFor, every second flow goes to one of the last focusMost of them. Among thousands
-// of Services, a random sample would hardly ever observe a change.
+// If targets changed in the last focusFor, flows go to the last focusMost of them: Focus a second, or every second flow.
+// Among thousands of Services, a random sample would hardly ever observe a change.
 const (
 	focusMost = 10
 	focusFor  = 5 * time.Second
+	// focusAfter: flows of Focus go on for a while after the tables have shown a change, as packets may see it later.
+	focusAfter = 100 * time.Millisecond
 )
 
 // flow is a new flow that has not ended.
@@ -124,7 +129,12 @@ func (s *stream) run() error {
 		s.listen(now)
 		if !ending {
 			for due := s.due(); due <= now; due = s.due() {
-				if err := s.begin(due); err != nil {
+				if err := s.begin(due, s.pick()); err != nil {
+					return err
+				}
+			}
+			for ; s.focused() && s.next <= now; s.next += int64(float64(time.Second) / s.Focus) {
+				if err := s.begin(s.next, s.inFocus()); err != nil {
 					return err
 				}
 			}
@@ -168,6 +178,9 @@ func (s *stream) arm(ending bool) error {
 	next := s.clock.now() + heartbeat
 	if !ending {
 		next = min(next, s.due(), s.nextHeld())
+		if s.focused() {
+			next = min(next, s.next)
+		}
 	}
 	for _, queue := range s.waiting {
 		if len(queue) > 0 {
@@ -181,36 +194,45 @@ func (s *stream) arm(ending bool) error {
 	return nil
 }
 
-// put adds targets to the stream, and numbers of targets that are about to change.
-func (b *inbox) put(add []Target, focus []int) {
+// put adds targets to the stream, numbers of targets that are about to change, and of those that have changed.
+func (b *inbox) put(add []Target, focus, seen []int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.add = append(b.add, add...)
 	b.focus = append(b.focus, focus...)
+	b.seen = append(b.seen, seen...)
 }
 
 // listen processes the inbox.
 func (s *stream) listen(now int64) {
 	s.inbox.mu.Lock()
 	defer s.inbox.mu.Unlock()
+	if len(s.focus) == 0 {
+		s.next = now
+	}
 	s.Targets = append(s.Targets, s.inbox.add...)
 	for _, target := range s.inbox.focus {
 		s.focus = slices.DeleteFunc(s.focus, func(f focused) bool { return f.target == target })
 		s.focus = append(s.focus, focused{target, now + int64(focusFor)})
 	}
-	s.inbox.add, s.inbox.focus = nil, nil
-	for len(s.focus) > 0 && (s.focus[0].until <= now || len(s.focus) > focusMost) {
-		s.focus = s.focus[1:]
+	for i := range s.focus {
+		if f := &s.focus[i]; s.Focus > 0 && slices.Contains(s.inbox.seen, f.target) {
+			f.until = min(f.until, now+int64(focusAfter))
+		}
 	}
+	s.inbox.add, s.inbox.focus, s.inbox.seen = nil, nil, nil
+	s.focus = slices.DeleteFunc(s.focus, func(f focused) bool { return f.until <= now })
+	s.focus = s.focus[max(len(s.focus)-focusMost, 0):]
 }
 
 // pick returns the next target: each once a round, in a new random order every round, alternating with targets in
 // focus.
 func (s *stream) pick() int {
-	if s.made%2 == 1 && len(s.focus) > 0 {
-		s.turns++
-		return s.focus[s.turns%len(s.focus)].target
+	if s.made%2 == 1 && len(s.focus) > 0 && s.Focus == 0 {
+		s.made++
+		return s.inFocus()
 	}
+	s.made++
 	if len(s.round) == 0 {
 		s.round = s.random.Perm(s.rest)
 	}
@@ -219,10 +241,19 @@ func (s *stream) pick() int {
 	return target
 }
 
-// begin sends the first packet of a new flow, right after that of its control flow.
-func (s *stream) begin(due int64) error {
-	number, index := uint64(s.made), s.pick()
-	s.made++
+// focused reports whether flows of Focus are to be sent.
+func (s *stream) focused() bool { return s.Focus > 0 && len(s.focus) > 0 }
+
+// inFocus returns the next target in focus.
+func (s *stream) inFocus() int {
+	s.turns++
+	return s.focus[s.turns%len(s.focus)].target
+}
+
+// begin sends the first packet of a new flow to a target, right after that of its control flow.
+func (s *stream) begin(due int64, index int) error {
+	number := s.asked
+	s.asked++
 	target := &s.Targets[index]
 	sources := s.sources[target.Family]
 	if sources == nil {

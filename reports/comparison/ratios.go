@@ -355,4 +355,6 @@ func FigureValue(f *estimate.Estimate, spread bool) string {
 }
 
 // SpreadText is the wider half of an interval as a share, rounded up so that the interval does not look narrower.
-func SpreadText(share float64) string { return fmt.Sprintf(" ± %.0f %%", math.Ceil(100*share-1e-9)) }
+func SpreadText(share float64) string {
+	return fmt.Sprintf(" ± %.0f %%", max(math.Ceil(100*share-1e-9), 0))
+}

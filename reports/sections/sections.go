@@ -24,6 +24,7 @@ var sections = []func(*Summary) doc.Section{
 	(*Summary).packetSection,
 	(*Summary).FaultSection,
 	(*Summary).DisruptionSection,
+	(*Summary).seenSection,
 	(*Summary).InvariantSection,
 	(*Summary).overviewSection,
 	(*Summary).sloSection,
