@@ -137,7 +137,7 @@ var rules = map[string]rule{
 	"steps.N.fault.times":             count(1, 1_000, "how many restores or events").unset(),
 	"steps.N.fault.for":               between(time.Millisecond, time.Hour, "how long the fault is active").unset(),
 	"steps.N.fault.bytes":             count(1<<20, 1<<40, "the memory of a proxier and its tools").unset(),
-	"steps.N.fault.flows":             count(1, 500_000, "each takes some 320 bytes of kernel memory").unset(),
+	"steps.N.fault.flows":             count(1, 1_000_000, "each takes some 320 bytes of kernel memory").unset(),
 	"steps.N.fault.text":              {pattern: shortText, why: "it is part of one line of a restore, of 64 characters at most"},
 	"steps.N.probe.kind":              {words: []string{"traversal"}},
 	"steps.N.probe.positions":         count(2, 1_000, "the first and the last at least"),

@@ -26,7 +26,7 @@ const (
 	fillTimeout = 3600 // s
 	// mostFill limits the flows, which need some 320 bytes of kernel memory each. If the machine's nf_conntrack_max is
 	// larger, the table does not become full.
-	mostFill = 1 << 19
+	mostFill = 1_000_000
 	// fillBatch is the number of flows per system call: their answers must fit into a socket buffer.
 	fillBatch = 64
 	// refill is the interval in which free places are filled again.

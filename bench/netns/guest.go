@@ -147,8 +147,12 @@ func mountGuest() error {
 			return fmt.Errorf("mount %s: %w", m.at, err)
 		}
 	}
+	_ = os.WriteFile("/proc/sys/net/netfilter/nf_conntrack_max", []byte(mostConntrack), 0) // older kernels may lack it
 	return openConsole()
 }
+
+// mostConntrack is the largest number of conntrack entries in a guest, whose kernel is the lab's own.
+const mostConntrack = "1100000"
 
 // openConsole makes the console the standard error. The kernel could not open it: the machine's /dev may lack it.
 func openConsole() error {
