@@ -1,14 +1,17 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 
 	"github.com/spf13/cobra"
 
+	"synclab/bench/machine"
 	"synclab/bench/raw"
 	"synclab/bench/upstream"
 	"synclab/cmd/synclab/terminal"
+	"synclab/reports/comparison"
 )
 
 func newKubeProxy(s streams) *cobra.Command {
@@ -52,7 +55,7 @@ minutes. It needs gcc, make, flex, bison and bc, and 2 GB in the user's cache fo
 		Args: argCount(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newKernelList(s), newKernelBuild(s), newKernelPath(s))
+	cmd.AddCommand(newKernelList(s), newKernelBuild(s), newKernelPath(s), newKernelLoops(s), newLoopsWorker(s))
 	return cmd
 }
 
@@ -126,6 +129,61 @@ func newKernelPath(s streams) *cobra.Command {
 		Args:    argCount(1, 1, "a version"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return printKernel(cmd, s, upstream.LinuxOptions{Version: args[0], CachedOnly: true})
+		},
+	}
+}
+
+func newKernelLoops(s streams) *cobra.Command {
+	reps := 6
+	cmd := &cobra.Command{
+		Use:   "loops VERSION...",
+		Short: "Time small loops on the machine's kernel and on others: what one can trust of a guest",
+		Long: `Loops times small pieces of work on the machine's own kernel and on each kernel in turn,
+and prints their ratios with 95 % intervals over the rounds. Work that costs the same on
+both can be compared between them. Other work cannot.`,
+		Example: "  synclab kernel loops 6.12\n  synclab kernel loops 6.1 6.12 --reps 10",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if reps < 1 || reps > 100 {
+				return badUsage(cmd, "--reps %d: want 1 to 100", reps)
+			}
+			if err := checkKernels(cmd, args); err != nil {
+				return err
+			}
+			subjects := []machine.LoopKernel{{Name: raw.HostKernel}}
+			for _, version := range args {
+				if version == raw.HostKernel {
+					continue
+				}
+				path, _, err := upstream.Linux(cmd.Context(), upstream.LinuxOptions{Version: version, Progress: func(text string) { fmt.Fprintln(s.err, text) }})
+				if err != nil {
+					return err
+				}
+				subjects = append(subjects, machine.LoopKernel{Name: version, Path: path})
+			}
+			times, err := machine.TimeLoops(cmd.Context(), subjects, reps, s.err, "kernel", loopsWorker)
+			if err != nil {
+				return err
+			}
+			return comparison.WriteLoops(s.out, subjects, times)
+		},
+	}
+	cmd.Flags().IntVar(&reps, "reps", reps, "`number` of rounds")
+	return cmd
+}
+
+const loopsWorker = "loops-worker"
+
+// newLoopsWorker is the command that kernel loops runs in a namespace.
+func newLoopsWorker(s streams) *cobra.Command {
+	return &cobra.Command{
+		Use: loopsWorker, Short: "Time loops in a namespace", Hidden: true, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			loops, err := machine.MeasureLoops(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return json.NewEncoder(s.out).Encode(loops)
 		},
 	}
 }
