@@ -21,6 +21,8 @@ type kind struct {
 	removesRules bool
 	// FailsRestores: it makes restores fail.
 	FailsRestores bool
+	// endsSubject: it ends the subject's process, perhaps in the middle of a sync.
+	endsSubject bool
 	// delaysEach: it delays changes one by one. Its cost is the longest delay.
 	delaysEach bool
 	// counted: it ends after a number of changes.
@@ -63,8 +65,8 @@ func init() {
 			losesFlows: "perhaps no rule has its Service until the repair",
 		},
 		scenarios.FaultReference:   {inject: (*Faults).refer, spared: (*Faults).withoutFormat, delaysEach: true},
-		scenarios.FaultKilled:      {inject: (*Faults).killed, spared: (*Faults).withoutProcess},
-		scenarios.FaultMemoryLimit: {inject: fixed((*Faults).limitMemory), spared: (*Faults).withoutProcess},
+		scenarios.FaultKilled:      {inject: (*Faults).killed, spared: (*Faults).withoutProcess, endsSubject: true},
+		scenarios.FaultMemoryLimit: {inject: fixed((*Faults).limitMemory), spared: (*Faults).withoutProcess, endsSubject: true},
 		scenarios.FaultConntrackFull: {
 			inject: fixed((*Faults).fillConntrack), losesFlows: "the kernel drops what it cannot track",
 		},

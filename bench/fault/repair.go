@@ -413,6 +413,19 @@ func (r *Faults) RulesMissing(at time.Time) bool {
 	})
 }
 
+// SubjectEnded returns the beginning of the first fault that may have ended the subject's process, and was open at some
+// time between from and to; zero: there was none.
+func (r *Faults) SubjectEnded(from, to time.Time) (began time.Time) {
+	for _, d := range r.list() {
+		d.mu.Lock()
+		if Kinds[d.kind].endsSubject && d.began.Before(to) && (!d.closed || d.done.After(from)) && (began.IsZero() || d.began.Before(began)) {
+			began = d.began
+		}
+		d.mu.Unlock()
+	}
+	return began
+}
+
 // knownWithin is the time after which a subject knows of a change. Restores that start later include it.
 const knownWithin = time.Second
 

@@ -115,7 +115,8 @@ func (r *Flows) beginTraffic(ctx context.Context, t *scenarios.Traffic) error {
 	objects := r.World.Objects()
 	checker := traffic.NewLedger(traffic.LedgerOptions{
 		Families: r.Families, Node: r.PlanNode(), Services: objects.Services, Slices: objects.Slices, Now: r.Clock.Now(),
-		Targets: targets, At: r.pods.At, Grace: r.Config.IPTables.MinSyncPeriod.Duration + heldGrace, Tell: r.Observed,
+		Targets: targets, At: r.pods.At, Grace: r.Config.IPTables.MinSyncPeriod.Duration + heldGrace,
+		Ended: r.Faults.SubjectEnded, Tell: r.Observed,
 	})
 	stream := traffic.Stream{
 		Rate: t.Rate, Focus: t.Focus, Targets: targets, Clients: r.Clients, Seed: r.Random(purposeFlows).Uint64(), Control: t.Control,

@@ -156,7 +156,7 @@ func (l *FlowChecker) packet(r *Result, p *port, o Observed, sent, end time.Time
 	switch {
 	case o.Target.Protocol == corev1.ProtocolUDP:
 		// For a time, a removed endpoint may answer; a new endpoint may answer at once.
-		states := p.between(sent.Add(-l.opts.Grace), end)
+		states := p.between(l.cleanedUntil(sent), end)
 		kept := o.Outcome == Answered && o.By == h.by &&
 			slices.ContainsFunc(states, func(v version) bool { return v.keeps(o.By) })
 		if !kept {
@@ -179,6 +179,18 @@ func (l *FlowChecker) packet(r *Result, p *port, o Observed, sent, end time.Time
 		h.by = r.By
 	}
 	l.tell(o)
+}
+
+// cleanedUntil returns the moment until which the endpoints of a visible state may still get the packets of long-lived
+// UDP flows that are sent at a time.
+func (l *FlowChecker) cleanedUntil(sent time.Time) time.Time {
+	from := sent.Add(-l.opts.Grace)
+	if l.opts.Ended != nil {
+		if at := l.opts.Ended(from, sent); !at.IsZero() && at.Before(sent) {
+			return at.Add(-l.opts.Grace)
+		}
+	}
+	return from
 }
 
 // leaves reports whether an endpoint keeps its flows in one of the states, but not in another.

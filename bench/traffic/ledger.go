@@ -42,6 +42,9 @@ type LedgerOptions struct {
 	// Grace is how long after a visible change long-lived UDP flows may still reach a removed endpoint. It is one sync:
 	// conntrack is cleaned after the rules are written.
 	Grace time.Duration
+	// Ended, if set, returns when the subject may have ended, so that it had not cleaned conntrack after it wrote the
+	// rules; zero: it ran all the time from from to to.
+	Ended func(from, to time.Time) time.Time
 	// Tell receives the findings, on the goroutine that calls the FlowChecker.
 	Tell func(Observed)
 }

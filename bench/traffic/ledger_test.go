@@ -201,6 +201,29 @@ func TestPacketsSeeAChange(t *testing.T) {
 	}
 }
 
+// A subject that ends after it wrote the rules has not cleaned conntrack: until its successor has, a removed endpoint may
+// answer a long-lived flow. Without such a fault it is misrouted.
+func TestNotCleanedBeforeItsEnd(t *testing.T) {
+	for _, ended := range []bool{true, false} {
+		s := newStory(t, "1", "2")
+		s.ledger.opts.Ended = func(from, _ time.Time) time.Time {
+			if ended && from.Before(second(8)) { // the fault's repair
+				return second(1.1)
+			}
+			return time.Time{}
+		}
+		s.packet(0.5, 0.6, "1")
+		s.visible(1.2, s.becomes(1, "2"))
+		s.packet(4, 4.1, "1")
+		want := "packet 10.128.0.1"
+		if !ended {
+			want = "packet misrouted 10.128.0.1"
+		}
+		s.packet(9.5, 9.6, "1") // after the repair
+		s.tells("packet 10.128.0.1", want, "packet misrouted 10.128.0.1")
+	}
+}
+
 // Between the time when a change is made and the time when it is visible, a flow may meet the old or the new state. A
 // longer flow may meet the next state.
 func TestOldAndNew(t *testing.T) {
