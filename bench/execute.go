@@ -82,9 +82,10 @@ type ExecuteOptions struct {
 	// Stderr of the workers. Default: this process's.
 	Stderr io.Writer
 
-	parsed []subject.Spec // of Subjects
-	tools  pass.Tools
-	guests map[string]string // paths of kernels other than the machine's, by name
+	parsed  []subject.Spec // of Subjects
+	running []subject.Spec // those and the ones that step migrate starts
+	tools   pass.Tools
+	guests  map[string]string // paths of kernels other than the machine's, by name
 }
 
 // Progress is the progress of a run.
@@ -213,11 +214,25 @@ func (o *ExecuteOptions) fill() error {
 		}
 		o.parsed = append(o.parsed, subject)
 	}
+	o.running = slices.Clone(o.parsed)
+	for _, step := range o.Scenario.Steps {
+		if step.Migrate == nil || step.Migrate.To == "" {
+			continue
+		}
+		to, err := subject.Parse(step.Migrate.To)
+		if err != nil {
+			return fmt.Errorf("step migrate: %w", err)
+		}
+		if err := to.Available(); err != nil {
+			return err
+		}
+		o.running = append(o.running, to)
+	}
 	if err := o.checkKernels(); err != nil {
 		return err
 	}
 	if o.Feed == "" {
-		o.Feed = feedFor(o.parsed, o.Scenario)
+		o.Feed = feedFor(o.running, o.Scenario)
 	}
 	if o.Reps == 0 {
 		o.Reps = 3
@@ -239,7 +254,7 @@ func (o *ExecuteOptions) fill() error {
 // process, so that all subjects are fed and measured alike. It is also the API if a step must know when the kernel has a
 // change.
 func feedFor(subjects []subject.Spec, s *scenarios.Scenario) string {
-	if flow.SendsFlows(s) || slices.ContainsFunc(s.Steps, func(step scenarios.Step) bool { return step.Check != nil }) {
+	if flow.SendsFlows(s) || slices.ContainsFunc(s.Steps, func(step scenarios.Step) bool { return step.Check != nil || step.Migrate != nil }) {
 		return raw.FeedAPI
 	}
 	if slices.ContainsFunc(subjects, func(s subject.Spec) bool { return s.Proxier != subject.Synclab || s.OfProcess() }) {

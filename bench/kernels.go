@@ -43,7 +43,7 @@ func (o *ExecuteOptions) checkKernels() error {
 	if len(o.Kernels) > 0 && !slices.Contains(o.Kernels, raw.HostKernel) {
 		return nil
 	}
-	for _, s := range o.parsed {
+	for _, s := range o.running {
 		if s.Backend != subject.IPVS {
 			continue
 		}

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -203,6 +204,12 @@ func (r *repetition) do(ctx context.Context, step *scenarios.Step, name string) 
 	case step.Restart != nil:
 		r.ChangeLayout(step.Restart.Layout)
 		return r.host.Restart(ctx, name)
+	case step.Migrate != nil:
+		to, err := subject.Parse(cmp.Or(step.Migrate.To, r.Subject))
+		if err != nil {
+			return err
+		}
+		return r.host.Migrate(ctx, to, step.Migrate.Gap, name)
 	case step.Fault != nil:
 		return r.faults.Inject(ctx, step.Fault, name)
 	case step.Probe != nil:

@@ -17,7 +17,7 @@ func (r *repetition) settle(ctx context.Context, s *scenarios.Settle, name strin
 	if err := r.converge(ctx, *s, name); err != nil {
 		return err
 	}
-	return r.host.Subject.Aside(r.host.Subject.Count)
+	return r.host.Subject.Aside(func() error { return errors.Join(r.host.Subject.Count(), r.host.CountLeft()) })
 }
 
 // converge waits until the subject has nothing left to do and all that faults broke is repaired.

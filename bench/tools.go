@@ -20,7 +20,7 @@ import (
 // loadModules makes iptables-legacy load its kernel modules, since a confined subject must not. Errors show when the
 // subject calls the tool.
 func (o *ExecuteOptions) loadModules(ctx context.Context) {
-	if os.Geteuid() != 0 || !slices.ContainsFunc(o.parsed, func(s subject.Spec) bool { return s.Variant == iptables.Legacy }) {
+	if os.Geteuid() != 0 || !slices.ContainsFunc(o.running, func(s subject.Spec) bool { return s.Variant == iptables.Legacy }) {
 		return
 	}
 	for _, family := range []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol} {
@@ -33,11 +33,11 @@ func (o *ExecuteOptions) loadModules(ctx context.Context) {
 // prepareTools finds or builds the tools that the subjects need.
 func (o *ExecuteOptions) prepareTools(ctx context.Context, versions *raw.Versions) (err error) {
 	if o.Feed != raw.FeedAPI {
-		if i := slices.IndexFunc(o.parsed, func(s subject.Spec) bool { return s.Proxier != subject.Synclab }); i >= 0 {
-			return fmt.Errorf("subject %s is a separate process: use --feed %s", o.parsed[i].Name, raw.FeedAPI)
+		if i := slices.IndexFunc(o.running, func(s subject.Spec) bool { return s.Proxier != subject.Synclab }); i >= 0 {
+			return fmt.Errorf("subject %s is a separate process: use --feed %s", o.running[i].Name, raw.FeedAPI)
 		}
-		if i := slices.IndexFunc(o.parsed, func(s subject.Spec) bool { return s.OfProcess() }); i >= 0 {
-			return fmt.Errorf("subject %s has settings of a process: use --feed %s", o.parsed[i].Name, raw.FeedAPI)
+		if i := slices.IndexFunc(o.running, func(s subject.Spec) bool { return s.OfProcess() }); i >= 0 {
+			return fmt.Errorf("subject %s has settings of a process: use --feed %s", o.running[i].Name, raw.FeedAPI)
 		}
 		if o.MaxMemory > 0 {
 			return fmt.Errorf("--max-memory needs --feed %s: with --feed %s everything measured runs inside the lab's own process", raw.FeedAPI, o.Feed)
@@ -47,7 +47,7 @@ func (o *ExecuteOptions) prepareTools(ctx context.Context, versions *raw.Version
 	o.loadModules(ctx)
 	note := func(text string) { o.Progress(Progress{Stage: "prepare", Note: text}) }
 	o.tools.KubeProxy = map[string]pass.Program{}
-	for _, s := range o.parsed {
+	for _, s := range o.running {
 		if _, there := o.tools.KubeProxy[s.Version]; there || s.Proxier != subject.KubeProxy {
 			continue
 		}

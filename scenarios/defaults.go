@@ -47,6 +47,8 @@ const (
 	defaultPositions     = 11
 	defaultSamples       = 500
 	defaultSettleTimeout = 10 * time.Minute
+	// defaultGap is about the time in which a node pulls no image and starts a pod.
+	defaultGap = time.Second
 )
 
 // or sets a field that has its zero value.
@@ -195,6 +197,8 @@ func (st Step) fill() {
 		or(&st.Traffic.Rate, defaultFlowRate)
 		or(&st.Traffic.Services, defaultFlowServices)
 		or(&st.Traffic.LongLived, defaultLongLived)
+	case st.Migrate != nil:
+		or(&st.Migrate.Gap, defaultGap)
 	case st.Settle != nil:
 		or(&st.Settle.Timeout, defaultSettleTimeout)
 	}

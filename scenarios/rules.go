@@ -40,7 +40,7 @@ type rule struct {
 var (
 	oneWord = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 	// subjectName excludes quotes and line ends, as tables show it. An empty name is checked elsewhere.
-	subjectName  = regexp.MustCompile(`^([a-z0-9.:-]+/?[a-zA-Z0-9./:+-]*)?$`)
+	subjectName  = regexp.MustCompile(`^([a-z0-9.:@-]+/?[a-zA-Z0-9./:+-]*)?$`)
 	oneInvariant = regexp.MustCompile(`^I([1-9]|1[0-3])$`)
 	oneLine      = regexp.MustCompile(`^[^\r\n]*$`)
 	shortText    = regexp.MustCompile(`^[^\r\n]{0,64}$`)
@@ -151,6 +151,8 @@ var rules = map[string]rule{
 	"steps.N.traffic.control":         anything,
 	"steps.N.traffic.stop":            anything,
 	"steps.N.traffic.for":             between(time.Millisecond, time.Hour, "how long flows run before the next step").unset(),
+	"steps.N.migrate.to":              {pattern: subjectName, why: "a subject is called proxier/backend"},
+	"steps.N.migrate.gap":             between(time.Millisecond, time.Hour, "no pod starts in the moment in which another ends").unset(),
 	"steps.N.restart.layout":          {words: []string{"", "classic", "tree"}},
 	"steps.N.check.invariants.N":      {pattern: oneInvariant, why: "the invariants are I1 to I13"},
 	"steps.N.settle.timeout":          between(time.Millisecond, MaxDuration, "it is a guard against waiting for ever"),

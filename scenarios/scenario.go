@@ -117,6 +117,7 @@ type Step struct {
 	Scale    *Scale    `yaml:"scale,omitempty" json:"scale,omitempty"`
 	NodeLoss *NodeLoss `yaml:"nodeLoss,omitempty" json:"nodeLoss,omitempty"`
 	Restart  *Restart  `yaml:"restart,omitempty" json:"restart,omitempty"`
+	Migrate  *Migrate  `yaml:"migrate,omitempty" json:"migrate,omitempty"`
 	Follow   *Follow   `yaml:"follow,omitempty" json:"follow,omitempty"`
 	Fault    *Fault    `yaml:"fault,omitempty" json:"fault,omitempty"`
 	Probe    *Probe    `yaml:"probe,omitempty" json:"probe,omitempty"`
@@ -177,6 +178,14 @@ type NodeLoss struct {
 type Restart struct {
 	// Layout of the new proxier, for subjects that have layouts: classic or tree. Default: unchanged.
 	Layout string `yaml:"layout,omitempty" json:"layout,omitempty"`
+}
+
+// Migrate ends the subject and starts another one over its rules, as when a DaemonSet is replaced. Nothing is cleaned up
+// in between. Both subjects are separate processes.
+type Migrate struct {
+	To string `yaml:"to,omitempty" json:"to,omitempty"` // the other subject; default: back to the run's own
+	// Gap is the time between the end of one process and the start of the other. Default 1s.
+	Gap time.Duration `yaml:"gap,omitempty" json:"gap"`
 }
 
 // Follow applies the changes that happen meanwhile in the followed cluster (synclab run --kubeconfig).

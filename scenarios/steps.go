@@ -8,7 +8,7 @@ import (
 )
 
 // Kind is the step's name in YAML: create, react, churn, rollout, scale, nodeLoss,
-// restart, follow, fault, probe, traffic, check or settle. It is "" unless exactly one is set.
+// restart, migrate, follow, fault, probe, traffic, check or settle. It is "" unless exactly one is set.
 func (st Step) Kind() string {
 	kind, v := "", reflect.ValueOf(st)
 	for _, f := range fieldsOf(stepType) {

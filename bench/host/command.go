@@ -45,7 +45,7 @@ func (r *Host) command() (path string, args, env []string, err error) {
 		return "", nil, nil, err
 	}
 	env = slices.DeleteFunc(os.Environ(), func(set string) bool { return strings.HasPrefix(set, "GOMEMLIMIT=") })
-	env = append(env, fmt.Sprintf("GOGC=%d", r.About.GOGC), "PATH="+r.Shim.Path()+":"+os.Getenv("PATH"),
+	env = append(env, fmt.Sprintf("GOGC=%d", r.About.GOGC), "PATH="+r.Shim.Path()+":"+os.Getenv("PATH")+":/usr/sbin:/sbin",
 		"KUBECONFIG="+kubeconfigFile, "NODE_NAME="+cfg.HostnameOverride)
 	switch r.About.Proxier {
 	case subject.KubeProxy:

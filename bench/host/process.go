@@ -41,6 +41,7 @@ type Harness struct {
 	Visible *visible.Watcher
 	log     syncLog
 	cold    coldStart
+	left    []subject.Spec // that step migrate has ended, and whose remains are not counted yet
 }
 
 // coldStart records when the Services of the first state became visible.
@@ -50,6 +51,7 @@ type coldStart struct {
 	due      time.Time   // identifies the VisibleChanges of the first state
 	visible  []time.Time // when each Service of a family became visible
 	recorded bool
+	moved    bool // from another subject: metric move
 }
 
 func (c *coldStart) seen() bool {
@@ -130,13 +132,16 @@ func (r *Host) openHarness(ctx context.Context) error {
 // watchKernel begins to watch what the subject writes.
 func (r *Host) watchKernel() (err error) {
 	t := &Harness{log: syncLog{told: make(chan struct{}, 1)}}
-	t.Visible, err = visible.New(visible.Options{
-		Clock: r.Clock, Families: r.Families, Node: r.PlanNode(), RulesetReader: r.About.RulesetReader(), Seen: r.sighted, Failed: r.Fail,
-	})
-	if err == nil {
+	if t.Visible, err = r.newWatcher(); err == nil {
 		r.Harness = t
 	}
 	return err
+}
+
+func (r *Host) newWatcher() (*visible.Watcher, error) {
+	return visible.New(visible.Options{
+		Clock: r.Clock, Families: r.Families, Node: r.PlanNode(), RulesetReader: r.About.RulesetReader(), Seen: r.sighted, Failed: r.Fail,
+	})
 }
 
 // sighted reports a change that is now visible in the kernel.
@@ -225,6 +230,11 @@ func (r *Host) settledCold() {
 	}
 	cold.recorded = true
 	slices.SortFunc(cold.visible, time.Time.Compare)
+	if cold.moved {
+		last := cold.visible[len(cold.visible)-1]
+		r.RecordAs(raw.Record{At: last.Sub(r.Started).Seconds(), Unit: "s", Kind: r.About.Name}, raw.Move, last.Sub(cold.began).Seconds())
+		return
+	}
 	for _, share := range coldShares {
 		at := cold.visible[(len(cold.visible)*share+99)/100-1]
 		place := raw.Record{At: at.Sub(r.Started).Seconds(), Unit: "s", Share: share}

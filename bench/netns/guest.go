@@ -147,8 +147,30 @@ func mountGuest() error {
 			return fmt.Errorf("mount %s: %w", m.at, err)
 		}
 	}
+	if err := installModprobe(); err != nil {
+		return err
+	}
 	_ = os.WriteFile("/proc/sys/net/netfilter/nf_conntrack_max", []byte(mostConntrack), 0) // older kernels may lack it
 	return openConsole()
+}
+
+// installModprobe puts a modprobe in the guest that knows what the guest's kernel has built in. kube-proxy asks it whether
+// there is IPVS before it removes what an earlier kube-proxy in mode ipvs left.
+func installModprobe() error {
+	const script = `#!/bin/sh
+for name; do
+	case $name in
+	-*) ;;
+	*) test -d "/sys/module/$name" || exit 1 ;;
+	esac
+done
+`
+	const path = "/usr/sbin/modprobe"
+	_ = os.Remove(path) // the machine's, in the layer below: a link to kmod
+	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
+		return fmt.Errorf("modprobe of the guest: %w", err)
+	}
+	return nil
 }
 
 // mostConntrack is the largest number of conntrack entries in a guest, whose kernel is the lab's own.

@@ -131,6 +131,13 @@ const (
 	// The same moments, counted from the one when the kernel's tables showed the change; negative: before it.
 	ReachableAfterVisible   Metric = "reachable_after_visible"   // s
 	UnreachableAfterVisible Metric = "unreachable_after_visible" // s
+	// Move is how long one proxier took to replace another: the first one's end begins → every Service is in the tables of
+	// the second one, Kind. LeftBehind is how much of the first one is in the kernel afterwards: Table says of what.
+	Move       Metric = "move"        // s
+	LeftBehind Metric = "left_behind" // count
+	// BehaviourDiffers is the number of Services that the two proxiers treat differently, in the way that Table names
+	// (subject.Behaviours).
+	BehaviourDiffers Metric = "behaviour_differs" // count
 	// FlowsUnobserved is the number of unobserved flows and packets: the stream itself had no CPU at their timeout.
 	FlowsUnobserved Metric = "flows_unobserved" // count
 	// ControlFailure is a flow that timed out together with a control flow straight to an endpoint: due → timeout.

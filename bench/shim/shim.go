@@ -116,6 +116,28 @@ func Install(ctx context.Context, opts Options) (*Shim, error) {
 	return s, calls.Close()
 }
 
+// Use makes the plain names (iptables-restore) run another variant from now on.
+func (s *Shim) Use(variant string) error {
+	for _, name := range Tools() {
+		tool := real(name, variant)
+		if tool == name {
+			continue
+		}
+		path, err := s.find(tool)
+		if err != nil {
+			return fmt.Errorf("shim: %w", err)
+		}
+		link := s.path(realFolder, name)
+		if err := os.Remove(link); err != nil {
+			return fmt.Errorf("shim: %w", err)
+		}
+		if err := os.Symlink(path, link); err != nil {
+			return fmt.Errorf("shim: %w", err)
+		}
+	}
+	return nil
+}
+
 // real returns the tool to run for a name: a plain name of an iptables tool runs the variant's tool.
 func real(name, variant string) string {
 	family, rest, _ := strings.Cut(name, "-")

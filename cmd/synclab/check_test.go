@@ -113,13 +113,7 @@ func TestCheckFindsNothing(t *testing.T) {
 // reproduces it.
 func TestCheckFindsAFlush(t *testing.T) {
 	const subject = "kube-proxy/iptables-legacy"
-	_, _, err := upstream.KubeProxy(t.Context(), upstream.Options{CachedOnly: true})
-	if errors.Is(err, upstream.ErrNotBuilt) && os.Getenv("SYNCLAB_REQUIRE_KUBE_PROXY") == "" {
-		t.Skip("no kube-proxy here; 'make kube-proxy' builds it")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	needKubeProxy(t)
 	records := runChecked(t, available(t, subject), `  - create: {}
   - settle:
   - fault: {kind: flush, table: nat}
@@ -215,5 +209,17 @@ func TestCheckFindsABrokenRestore(t *testing.T) {
 				t.Error("I5 was not checked in converged tables")
 			}
 		})
+	}
+}
+
+// needKubeProxy skips a test that needs an unmodified kube-proxy, if none is built.
+func needKubeProxy(t *testing.T) {
+	t.Helper()
+	_, _, err := upstream.KubeProxy(t.Context(), upstream.Options{CachedOnly: true})
+	if errors.Is(err, upstream.ErrNotBuilt) && os.Getenv("SYNCLAB_REQUIRE_KUBE_PROXY") == "" {
+		t.Skip("no kube-proxy here; 'make kube-proxy' builds it")
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,7 +9,6 @@ import (
 
 	"synclab/bench/raw"
 	"synclab/bench/traffic"
-	"synclab/bench/upstream"
 	"synclab/scenarios"
 )
 
@@ -134,13 +132,7 @@ func checked(records []raw.Record, subject, invariant string) bool {
 // Unmodified kube-proxy shows that the scenarios reproduce their bugs.
 func TestRegressionsOfKubeProxy(t *testing.T) {
 	const subject = "kube-proxy/iptables-legacy"
-	_, _, err := upstream.KubeProxy(t.Context(), upstream.Options{CachedOnly: true})
-	if errors.Is(err, upstream.ErrNotBuilt) && os.Getenv("SYNCLAB_REQUIRE_KUBE_PROXY") == "" {
-		t.Skip("no kube-proxy here; 'make kube-proxy' builds it")
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	needKubeProxy(t)
 	for _, c := range regressions {
 		if c.shown == "" && !c.never {
 			continue

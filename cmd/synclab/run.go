@@ -208,6 +208,59 @@ makes one report of them.`,
 	return cmd
 }
 
+func newMigrate(s streams) *cobra.Command {
+	var flags runFlags
+	var from, to string
+	cmd := &cobra.Command{
+		Use:   "migrate --from SUBJECT --to SUBJECT",
+		Short: "Replace one proxier by another under traffic, and back, and say what it costs",
+		Long: `Migrate runs the scenario of that name: pods send flows while the first proxier ends and
+the second one starts over its rules, and later back again. The report says for each
+move how long it took, which flows failed, what was left behind, which Services are
+treated differently afterwards, and ends in a verdict:
+
+  don't         flows failed after the move, or reached a wrong endpoint
+  go with care  flows failed during the move, something was left behind, or the next
+                proxier treats some of these Services differently
+  go            nothing of that
+
+With -f the Services are yours.`,
+		Example: `  synclab migrate --from kube-proxy/iptables-nft --to kube-proxy/nftables
+  synclab migrate --from kube-proxy/ipvs --to kube-proxy/nftables --kernel 6.12 -f dump.yaml
+  synclab migrate --from kube-proxy@v1.36.3/nftables --to kube-proxy/nftables --reps 6`,
+		Args: argCount(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if from == "" || to == "" {
+				return badUsage(cmd, "want --from and --to, the two subjects")
+			}
+			if err := checkSubjects(cmd, []string{to}); err != nil {
+				return err
+			}
+			flags.subjects.names = []string{from}
+			flags.scenario.sets = append(flags.scenario.sets, "steps.3.migrate.to="+to)
+			o, err := flags.read(cmd, []string{"migrate"}, s)
+			if err != nil {
+				return err
+			}
+			return execute(cmd.Context(), s, o)
+		},
+	}
+	flags.register(cmd, "--from", "")
+	cmd.Flags().StringVar(&from, "from", "", "`subject` that runs first")
+	cmd.Flags().StringVar(&to, "to", "", "`subject` that replaces it")
+	for _, flag := range []string{"from", "to"} {
+		if err := cmd.RegisterFlagCompletionFunc(flag, completeSubjects); err != nil {
+			panic(err)
+		}
+	}
+	for _, flag := range []string{"subjects", "feed", "kubeconfig", "context", "allow-exec-plugins"} { // the scenario decides them
+		if err := cmd.Flags().MarkHidden(flag); err != nil {
+			panic(err)
+		}
+	}
+	return cmd
+}
+
 // usualSubject sets the default subjects of a run, and prints a line if they differ from the usual ones.
 func usualSubject(cmd *cobra.Command, o *runOptions) {
 	if len(o.subjects) > 0 {

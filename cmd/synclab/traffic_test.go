@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,6 +31,39 @@ steps:
   - traffic: {stop: true}
   - probe: {kind: traversal, method: flow, positions: 3, samples: 5}
 `
+
+// One kube-proxy replaces another under traffic, and is replaced again: each takes over, nothing is misrouted, and the
+// report names what the modes do differently.
+func TestMigrate(t *testing.T) {
+	needKubeProxy(t)
+	run, records := runScenario(t, "migrate", "--from", "kube-proxy/iptables-nft", "--to", "kube-proxy/nftables", "--services", "20", "--reps", "1")
+	if len(run.Subjects) != 1 || run.Subjects[0] != "kube-proxy/iptables-nft" {
+		t.Errorf("subjects %v", run.Subjects)
+	}
+	var moves []string
+	differs := map[string]bool{}
+	left := 0
+	for _, r := range records {
+		switch r.Metric {
+		case raw.Move:
+			moves = append(moves, r.Kind)
+		case raw.BehaviourDiffers:
+			differs[r.Table] = true
+		case raw.LeftBehind:
+			left++
+		case raw.Flow, raw.LongLivedFlow:
+			if r.Outcome == "misrouted" {
+				t.Errorf("%+v", r)
+			}
+		}
+	}
+	if want := []string{"kube-proxy/nftables", "kube-proxy/iptables-nft"}; !slices.Equal(moves, want) {
+		t.Errorf("moves to %v, want %v", moves, want)
+	}
+	if !differs["nodeport-localhost"] || left < 2 {
+		t.Errorf("behaviours %v, %d counts of what was left", differs, left)
+	}
+}
 
 // Flows that begin while rules change are all answered, by correct endpoints; connections survive.
 func TestFlowsSurviveChanges(t *testing.T) {

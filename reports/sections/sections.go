@@ -23,6 +23,7 @@ var sections = []func(*Summary) doc.Section{
 	(*Summary).targetsSection,
 	(*Summary).packetSection,
 	(*Summary).FaultSection,
+	(*Summary).moveSection,
 	(*Summary).DisruptionSection,
 	(*Summary).seenSection,
 	(*Summary).InvariantSection,
