@@ -43,7 +43,7 @@ func (r *Host) Migrate(ctx context.Context, to subject.Spec, gap time.Duration, 
 	r.Harness.left = append(r.Harness.left, r.About)
 	r.compareBehaviour(to)
 	r.About, r.Variant, r.Layout = to, to.Variant, to.Layout
-	if err := r.Shim.Use(string(to.Variant)); err != nil {
+	if err := r.Shim.SetVariant(string(to.Variant)); err != nil {
 		return err
 	}
 	watcher, err := r.newWatcher()

@@ -116,8 +116,8 @@ func Install(ctx context.Context, opts Options) (*Shim, error) {
 	return s, calls.Close()
 }
 
-// Use makes the plain names (iptables-restore) run another variant from now on.
-func (s *Shim) Use(variant string) error {
+// SetVariant makes the plain names (iptables-restore) run another variant from now on.
+func (s *Shim) SetVariant(variant string) error {
 	for _, name := range Tools() {
 		tool := real(name, variant)
 		if tool == name {
