@@ -76,6 +76,9 @@ func (r *Host) ownCommand(configFile string, env []string) (string, []string, []
 	if r.Layout != "" {
 		args = append(args, "--layout="+string(r.Layout))
 	}
+	if r.About.Backend == proxier.Userspace {
+		args = append(args, "--endpoint-log="+r.endpointLog())
+	}
 	args = append(args, "--policy="+string(r.policy()), fmt.Sprintf("--return-memory=%t", r.About.ReturnMemory))
 	if burst := r.Scenario.Proxy.Burst; burst > 0 {
 		args = append(args, fmt.Sprintf("--burst=%d", burst))

@@ -131,13 +131,16 @@ func (r *Host) openHarness(ctx context.Context) error {
 func (r *Host) watchKernel() (err error) {
 	t := &Harness{log: syncLog{told: make(chan struct{}, 1)}}
 	t.Visible, err = visible.New(visible.Options{
-		Clock: r.Clock, Families: r.Families, Node: r.PlanNode(), RulesetReader: r.About.RulesetReader(), Seen: r.sighted, Failed: r.Fail,
+		Clock: r.Clock, Families: r.Families, Node: r.PlanNode(), RulesetReader: r.About.RulesetReader(), EndpointLog: r.endpointLog(), Seen: r.sighted, Failed: r.Fail,
 	})
 	if err == nil {
 		r.Harness = t
 	}
 	return err
 }
+
+// endpointLog is the file in which backend userspace reports its endpoints.
+func (r *Host) endpointLog() string { return filepath.Join(r.Lab.Dir, "endpoints.jsonl") }
 
 // sighted reports a change that is now visible in the kernel.
 func (r *Host) sighted(s visible.VisibleChange) {

@@ -75,8 +75,8 @@ func count(records []raw.Record, subject string, metric raw.Metric) int {
 // as the closed form.
 func TestRunThroughTheAPI(t *testing.T) {
 	var subjects []string
-	for _, about := range subject.All() {
-		if about.Proxier == subject.Synclab && about.Available() == nil {
+	for _, about := range subject.Own() {
+		if about.Available() == nil {
 			subjects = append(subjects, about.Name)
 		}
 	}
@@ -114,5 +114,55 @@ func TestRunThroughTheAPI(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Backend userspace is measured by its rules and its endpoint log, in both families: cold start, changes, a restart, and
+// handshakes of either protocol. A change of endpoints runs no tool.
+func TestUserspaceIsMeasured(t *testing.T) {
+	const name = "synclab/userspace"
+	if about, err := subject.Parse(name); err != nil || about.Available() != nil {
+		t.Skip(err, about.Available())
+	}
+	common := []string{"--services", "20", "--endpoints", "3", "--subjects", name, "--set", "shape.families=[IPv4,IPv6]", "--set", "proxy.minSyncPeriod=50ms"}
+	for scenario, sets := range map[string][]string{
+		"steady-churn": {"steps.react.count=3", "steps.churn.events=5", "steps.churn.rate=10", "steps.probe.samples=10"},
+		"restart":      nil,
+		"handshakes":   {"sweep=[]", "steps.probe.samples=20"},
+	} {
+		t.Run(scenario, func(t *testing.T) {
+			args := append([]string{"run", scenario}, common...)
+			for _, set := range sets {
+				args = append(args, "--set", set)
+			}
+			run, records := runScenario(t, args...)
+			if run.Feed != raw.FeedAPI || count(records, name, raw.ColdStart) != 1 || count(records, name, raw.FullSync) < 2 {
+				t.Errorf("feed %s, %d cold starts, %d full syncs", run.Feed, count(records, name, raw.ColdStart), count(records, name, raw.FullSync))
+			}
+			methods := map[string]bool{}
+			for _, r := range records {
+				if r.Metric == raw.FirstPacket {
+					methods[r.Family+r.Method] = true
+				}
+			}
+			switch scenario {
+			case "steady-churn":
+				visible := []int{count(records, name, raw.NetworkProgrammingLatency), count(records, name, raw.Reaction), count(records, name, raw.PartialSync)}
+				if visible[0] == 0 || visible[1] == 0 || visible[2] == 0 || count(records, name, raw.RulesEvaluated) == 0 {
+					t.Errorf("latencies, reactions and partial syncs: %v", visible)
+				}
+				if restores := count(records, name, raw.Restore); restores >= visible[2] {
+					t.Errorf("%d restores, %d partial syncs", restores, visible[2])
+				}
+			case "restart":
+				if n := count(records, name, raw.FullSync); n < 4 {
+					t.Errorf("%d full syncs of two processes and families", n)
+				}
+			case "handshakes":
+				if !methods["IPv4handshake"] || !methods["IPv6handshake"] || !methods["IPv4echo"] || !methods["IPv6echo"] {
+					t.Errorf("first packets of %v", methods)
+				}
+			}
+		})
 	}
 }

@@ -146,10 +146,8 @@ func (f *soakFlags) check(cmd *cobra.Command) error {
 // ownSubjects returns all subjects of synclab.
 func ownSubjects() []string {
 	var names []string
-	for _, about := range subject.All() {
-		if about.Proxier == subject.Synclab {
-			names = append(names, about.Name)
-		}
+	for _, about := range subject.Own() {
+		names = append(names, about.Name)
 	}
 	return names
 }
