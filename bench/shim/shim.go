@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/upstream"
+	"synclab/proxier/iptables"
 )
 
 // Options say where to install the shim, and in front of which tools.
@@ -97,7 +99,8 @@ func Install(ctx context.Context, opts Options) (*Shim, error) {
 		default:
 			continue
 		}
-		if err := s.put(name, path); err != nil {
+		tool, loader, libraries := behind(path)
+		if err := errors.Join(s.put(name, tool), s.putLoader(name, loader, libraries)); err != nil {
 			return nil, fmt.Errorf("shim: %s: %w", name, err)
 		}
 	}
@@ -143,6 +146,9 @@ var system = []string{"/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin", "/bin
 
 // find looks a tool up on PATH and in the system's folders, but not in the shim's folder.
 func (s *Shim) find(name string) (string, error) {
+	if iptables.WritesRules(name) && os.Getenv(iptables.EnvTools) != "" {
+		return iptables.FindBinary(name)
+	}
 	for _, dir := range append(filepath.SplitList(os.Getenv("PATH")), system...) {
 		path := filepath.Join(dir, name)
 		if !filepath.IsAbs(dir) || filepath.Dir(path) == s.Path() { // skip "" and ".": they mean the working directory
@@ -171,6 +177,18 @@ func (s *Shim) put(name, tool string) error {
 	}
 	s.command = at
 	return nil
+}
+
+// putLoader notes the loader of a tool, if it has one.
+func (s *Shim) putLoader(name, loader, libraries string) error {
+	if loader == "" {
+		return nil
+	}
+	err := os.Symlink(libraries, s.path(librariesLink))
+	if errors.Is(err, fs.ErrExist) {
+		err = nil // the same for all tools
+	}
+	return errors.Join(err, os.MkdirAll(s.path(loaderFolder), 0o755), os.Symlink(loader, s.path(loaderFolder, name)))
 }
 
 func copyFile(from, to string) error {

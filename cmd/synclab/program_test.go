@@ -13,6 +13,7 @@ import (
 	"synclab/bench/raw"
 	"synclab/bench/subject"
 	"synclab/proxier"
+	"synclab/proxier/iptables"
 )
 
 // A run starts this program again, as a worker and as a proxier. In tests, the test binary is the program.
@@ -164,5 +165,28 @@ func TestUserspaceIsMeasured(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The tools of another root are used by all subjects, and a root without tools is refused before anything runs. Here it is
+// this machine's own root: only the loader's links differ.
+func TestToolsOfAnotherRoot(t *testing.T) {
+	const name = "synclab/iptables-legacy"
+	if about, err := subject.Parse(name); err != nil || about.Available() != nil {
+		t.Skip(err, about.Available())
+	}
+	run, records := runScenario(t, "run", "cold-start", "--services", "10", "--subjects", name+",synclab/iptables-nft", "--feed", "api", "--tools", "/")
+	if count(records, name, raw.ColdStart) != 1 || count(records, name, raw.ToolCalls) == 0 || !strings.Contains(run.Versions.IPTablesLegacy, "legacy") {
+		t.Errorf("versions %+v, %d cold starts", run.Versions, count(records, name, raw.ColdStart))
+	}
+	if env := os.Getenv(iptables.EnvTools); env != "" {
+		t.Errorf("after the run: %s", env)
+	}
+	empty := t.TempDir()
+	for _, args := range [][]string{{"run", "cold-start"}, {"compare"}, {"compare", "--rules"}, {"soak"}} {
+		status, _, stderr := invoke(t, append(args, "--tools", empty)...)
+		if status != exitUsage || !strings.Contains(stderr, "no iptables, nft or ipset below "+empty) {
+			t.Errorf("%v: status %d: %s", args, status, stderr)
+		}
 	}
 }
