@@ -45,10 +45,7 @@ func benchSizes(b *testing.B, defaults ...int) []int {
 
 // eachBackend runs a benchmark for every backend of the lab's own proxier.
 func eachBackend(b *testing.B, f func(b *testing.B, about subject.Spec, services int)) {
-	for _, about := range subject.All() {
-		if about.Proxier != subject.Synclab {
-			continue
-		}
+	for _, about := range subject.Own() {
 		for _, n := range benchSizes(b, 1000) {
 			b.Run(fmt.Sprintf("%s/services=%d/endpoints=%d", backendName(about), n, rig.Endpoints), func(b *testing.B) {
 				if err := about.Available(); err != nil {
@@ -122,8 +119,8 @@ func BenchmarkPlan(b *testing.B) {
 // EndpointSlice, the cost should not depend on the number of Services. After an added or deleted Service, layout classic
 // rewrites its dispatch chain, and layout tree a few chains. "all" is a full sync without earlier tables.
 func BenchmarkEncode(b *testing.B) {
-	for _, about := range subject.All() {
-		if about.Proxier != subject.Synclab || about.Backend != proxier.Iptables || about.Variant != iptables.Legacy {
+	for _, about := range subject.Own() {
+		if about.Backend != proxier.Iptables || about.Variant != iptables.Legacy {
 			continue
 		}
 		for _, change := range []string{"slice", "service", "all"} {

@@ -28,6 +28,7 @@ import (
 	"synclab/bench/raw"
 	"synclab/bench/subject"
 	"synclab/bench/upstream"
+	"synclab/proxier"
 	"synclab/scenarios"
 	"synclab/sim"
 	"synclab/sim/live"
@@ -211,6 +212,9 @@ func (o *ExecuteOptions) fill() error {
 		}
 		if err := subject.Available(); err != nil {
 			return err
+		}
+		if checks := slices.ContainsFunc(o.Scenario.Steps, func(s scenarios.Step) bool { return s.Check != nil }); checks && subject.Backend == proxier.Userspace {
+			return fmt.Errorf("subject %s: step check evaluates rules, but this subject carries packets in its own process: leave it out", subject.Name)
 		}
 		o.parsed = append(o.parsed, subject)
 	}

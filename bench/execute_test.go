@@ -45,8 +45,8 @@ func newTrial(t *testing.T, scenario string, services int, sets ...string) *tria
 	tr.options = ExecuteOptions{
 		Scenario: s, Reps: 1, Out: filepath.Join(t.TempDir(), "run"), WorkerArgs: workerArgs, Stderr: &tr.stderr,
 	}
-	for _, about := range subject.All() {
-		if about.Proxier == subject.Synclab && about.Available() == nil {
+	for _, about := range subject.Own() {
+		if about.Available() == nil {
 			tr.options.Subjects = append(tr.options.Subjects, about.Name)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"synclab/bench/raw"
 	"synclab/bench/subject"
 	"synclab/bench/upstream"
+	"synclab/scenarios"
 )
 
 // kubeProxy returns an unmodified kube-proxy that is built already: a test cannot fetch one inside its namespace.
@@ -167,5 +168,15 @@ func TestSameFamilies(t *testing.T) {
 	}
 	if !strings.Contains(rules, "table ip kube-proxy") || strings.Contains(rules, "table ip6 kube-proxy") {
 		t.Errorf("rules of IPv6 beside those of IPv4, or none at all:\n%s", rules)
+	}
+}
+
+// Rules of backend userspace do not lead to endpoints, so checks of rules are refused.
+func TestUserspaceIsNotChecked(t *testing.T) {
+	tr := newTrial(t, "cold-start", 10)
+	tr.options.Subjects = []string{"synclab/userspace"}
+	tr.options.Scenario.Steps = append(tr.options.Scenario.Steps, scenarios.Step{Check: &scenarios.Check{}})
+	if _, err := Execute(t.Context(), tr.options); err == nil || !strings.Contains(err.Error(), "synclab/userspace: step check") {
+		t.Errorf("a scenario with checks: %v", err)
 	}
 }

@@ -37,7 +37,7 @@ func (o *ExecuteOptions) prepareTools(ctx context.Context, versions *raw.Version
 			return fmt.Errorf("subject %s is a separate process: use --feed %s", o.running[i].Name, raw.FeedAPI)
 		}
 		if i := slices.IndexFunc(o.running, func(s subject.Spec) bool { return s.OfProcess() }); i >= 0 {
-			return fmt.Errorf("subject %s has settings of a process: use --feed %s", o.running[i].Name, raw.FeedAPI)
+			return fmt.Errorf("subject %s needs a separate process: use --feed %s", o.running[i].Name, raw.FeedAPI)
 		}
 		if o.MaxMemory > 0 {
 			return fmt.Errorf("--max-memory needs --feed %s: with --feed %s everything measured runs inside the lab's own process", raw.FeedAPI, o.Feed)

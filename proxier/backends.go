@@ -11,6 +11,7 @@ import (
 	"synclab/proxier/iptables"
 	"synclab/proxier/kernel"
 	"synclab/proxier/nftables"
+	"synclab/proxier/userspace"
 )
 
 // BackendKind selects the backend that writes a proxier's rules.
@@ -22,10 +23,12 @@ const (
 	Iptables BackendKind = "iptables"
 	// Nftables writes nf_tables over netlink.
 	Nftables BackendKind = "nftables"
+	// Userspace carries the packets in this process. iptables-restore writes the rules that lead them to it.
+	Userspace BackendKind = "userspace"
 )
 
 // backends lists the kinds that newBackend can make.
-var backends = []BackendKind{Iptables, Nftables}
+var backends = []BackendKind{Iptables, Nftables, Userspace}
 
 // newBackend makes the backend of a family.
 func (o *Options) newBackend(family corev1.IPFamily, opts backend.Options) (Backend, error) {
@@ -35,6 +38,9 @@ func (o *Options) newBackend(family corev1.IPFamily, opts backend.Options) (Back
 	tables, err := o.newTables(family)
 	if err != nil {
 		return nil, err
+	}
+	if o.Backend == Userspace {
+		return userspace.New(userspace.Options{Options: opts, Tables: tables, Report: o.Report})
 	}
 	restorer := iptables.Options{Options: opts, Tables: tables, Layout: o.Layout, Variant: o.Variant, Batch: o.Batch}
 	if o.Variant == iptables.Nft && o.Tables == nil {

@@ -3,6 +3,7 @@ package proxier
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"slices"
 	"time"
@@ -25,10 +26,13 @@ type Options struct {
 	Config *v1alpha1.KubeProxyConfiguration
 	// Backend writes the rules. Default Iptables.
 	Backend BackendKind
-	// Variant of iptables, of backend Iptables. Default legacy.
+	// Variant of iptables, of backends Iptables and Userspace. Default legacy.
 	Variant iptables.Variant
 	// Layout of the iptables rules, of backend Iptables. Default classic.
 	Layout iptables.Layout
+	// Report takes the endpoints of backend Userspace, which the kernel does not know, as lines of JSON: userspace.Line.
+	// nil: none.
+	Report io.Writer
 	// Batch bounds the chain names, jump targets included, in one iptables-nft-restore of a sync that is split. 0: the
 	// measured default, see package iptables.
 	Batch int

@@ -67,15 +67,16 @@ func newAftercare(opts *Options) (*postSync, error) {
 
 // mode returns kube-proxy's name for the proxy mode of a backend.
 func mode(kind BackendKind) string {
-	if kind == Nftables {
-		return "nftables"
+	if kind == Nftables || kind == Userspace {
+		return string(kind)
 	}
-	return "iptables"
+	return string(Iptables)
 }
 
-// flowsOf makes the conntrack cleanup of a family's UDP flows; nil when cleanup is off.
+// flowsOf makes the conntrack cleanup of a family's UDP flows; nil when cleanup is off. Backend Userspace has none: its
+// rules translate to no endpoint, so all flows would seem stale.
 func (a *postSync) flowsOf(family corev1.IPFamily) (*flows, error) {
-	if a.opts.Conntrack == nil {
+	if a.opts.Conntrack == nil || a.opts.Backend == Userspace {
 		return nil, nil
 	}
 	table, err := a.opts.Conntrack(family)

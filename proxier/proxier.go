@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"sync"
 
@@ -125,6 +126,7 @@ func (p *Proxier) Run(ctx context.Context) error {
 		return err
 	}
 	defer p.after.close()
+	defer p.closeBackends()
 	ctx, cancel := context.WithCancel(ctx)
 	var checks sync.WaitGroup
 	defer checks.Wait()
@@ -145,6 +147,15 @@ func (p *Proxier) Run(ctx context.Context) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// closeBackends ends what runs in this process for a backend. The rules stay.
+func (p *Proxier) closeBackends() {
+	for _, e := range p.engines {
+		if b, ok := e.backend.(io.Closer); ok {
+			_ = b.Close()
+		}
+	}
 }
 
 // WaitIdle returns when nothing is pending and the last sync of every family succeeded.

@@ -14,6 +14,7 @@ import (
 	"synclab/bench/pass"
 	"synclab/bench/subject"
 	"synclab/proxier"
+	"synclab/proxier/iptables"
 	"synclab/sim/front"
 )
 
@@ -47,6 +48,9 @@ func (r *Host) command() (path string, args, env []string, err error) {
 	env = slices.DeleteFunc(os.Environ(), func(set string) bool { return strings.HasPrefix(set, "GOMEMLIMIT=") })
 	env = append(env, fmt.Sprintf("GOGC=%d", r.About.GOGC), "PATH="+r.Shim.Path()+":"+os.Getenv("PATH")+":/usr/sbin:/sbin",
 		"KUBECONFIG="+kubeconfigFile, "NODE_NAME="+cfg.HostnameOverride)
+	if _, root, set := strings.Cut(os.Getenv(iptables.EnvTools), ":"); set { // the same tools, behind this shim
+		env = append(env, iptables.EnvTools+"="+r.Shim.Path()+":"+root)
+	}
 	switch r.About.Proxier {
 	case subject.KubeProxy:
 		return r.Tools.KubeProxy[r.About.Version].Path, []string{"--config=" + configFile}, env, nil
@@ -75,6 +79,9 @@ func (r *Host) ownCommand(configFile string, env []string) (string, []string, []
 	}
 	if r.Layout != "" {
 		args = append(args, "--layout="+string(r.Layout))
+	}
+	if r.About.Backend == proxier.Userspace {
+		args = append(args, "--endpoint-log="+r.endpointLog())
 	}
 	args = append(args, "--policy="+string(r.policy()), fmt.Sprintf("--return-memory=%t", r.About.ReturnMemory))
 	if burst := r.Scenario.Proxy.Burst; burst > 0 {

@@ -55,8 +55,8 @@ func (r *Host) countTables() error {
 		return r.countIPVS()
 	}
 	forms, applies := pass.ClosedForms(r.World.Objects(), r.Families, r.Config)
-	applies = applies && r.About.Proxier == subject.Synclab && !r.Followed // other subjects may keep stale chains for a while
-	applies = applies && r.Layout != iptables.Tree                         // layout tree has more, and other, dispatch rules
+	applies = applies && r.About.Proxier == subject.Synclab && r.About.Backend == proxier.Iptables && !r.Followed // other subjects may keep stale chains for a while
+	applies = applies && r.Layout != iptables.Tree                                                                // layout tree has more, and other, dispatch rules
 	for _, family := range r.Families {
 		for _, table := range []iptables.Table{iptables.NAT, iptables.Filter} {
 			_, rules, err := r.own(family, table)

@@ -90,7 +90,7 @@ func (t *Harness) awaitAgain(began time.Time) {
 }
 
 // CountLeft counts what earlier subjects left in the kernel, after the current one has converged. What the current one
-// has of the same kind is not counted: the two cannot be told apart.
+// has of the same kind is not counted: nothing distinguishes the two.
 func (r *Host) CountLeft() error {
 	if r.Harness == nil || len(r.Harness.left) == 0 {
 		return nil

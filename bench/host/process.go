@@ -140,9 +140,12 @@ func (r *Host) watchKernel() (err error) {
 
 func (r *Host) newWatcher() (*visible.Watcher, error) {
 	return visible.New(visible.Options{
-		Clock: r.Clock, Families: r.Families, Node: r.PlanNode(), RulesetReader: r.About.RulesetReader(), Seen: r.sighted, Failed: r.Fail,
+		Clock: r.Clock, Families: r.Families, Node: r.PlanNode(), RulesetReader: r.About.RulesetReader(), EndpointLog: r.endpointLog(), Seen: r.sighted, Failed: r.Fail,
 	})
 }
+
+// endpointLog is the file in which backend userspace reports its endpoints.
+func (r *Host) endpointLog() string { return filepath.Join(r.Lab.Dir, "endpoints.jsonl") }
 
 // sighted reports a change that is now visible in the kernel.
 func (r *Host) sighted(s visible.VisibleChange) {

@@ -103,7 +103,8 @@ func (o *order) work(ctx context.Context, output *os.File) *ended {
 		defer f.Close()
 		input = f
 	}
-	err := Reexec(ctx, input, output, os.Stderr, nil, o.Args...)
+	// No Sweep: locks of the machine's processes are not seen here, so folders in use would seem left behind.
+	err := reexec(ctx, input, output, os.Stderr, nil, o.Args...)
 	var worker *WorkerError
 	switch {
 	case err == nil:

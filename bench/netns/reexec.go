@@ -66,6 +66,11 @@ func workerError(exit *exec.ExitError) *WorkerError {
 // The worker has a separate process group: Ctrl-C reaches it once, from here, and not also from the terminal.
 func Reexec(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, env []string, args ...string) error {
 	_, _ = Sweep(os.TempDir()) // a failed sweep does not prevent a run
+	return reexec(ctx, stdin, stdout, stderr, env, args...)
+}
+
+// reexec is Reexec without removing what killed runs left.
+func reexec(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, env []string, args ...string) error {
 	dir, err := newDir(os.TempDir())
 	if err != nil {
 		return fmt.Errorf("lab directory: %w", err)

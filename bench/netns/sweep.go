@@ -91,6 +91,15 @@ func startTime() string {
 	return "unknown"
 }
 
+// TempDir makes a private folder for a run. If the run is killed before it calls remove, a later run removes the folder.
+func TempDir() (path string, remove func(), err error) {
+	d, err := newDir(os.TempDir())
+	if err != nil {
+		return "", nil, fmt.Errorf("temporary folder: %w", err)
+	}
+	return d.path, d.remove, nil
+}
+
 func (d *dir) remove() {
 	os.RemoveAll(d.path)
 	d.owner.Close()

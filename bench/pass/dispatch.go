@@ -3,13 +3,16 @@ package pass
 import (
 	"net/netip"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"synclab/proxier"
 	"synclab/proxier/iptables"
 	"synclab/proxier/kernel"
 	"synclab/proxier/tracker"
+	"synclab/proxier/userspace"
 	"synclab/sim"
 )
 
@@ -23,6 +26,9 @@ func (r *Env) Dispatch(family corev1.IPFamily) (frontends []iptables.Frontend, r
 			frontends = append(frontends, all[i].Frontend)
 		}
 		return frontends, len(all), nil
+	}
+	if r.About.Backend == proxier.Userspace {
+		return portals(family, r.Variant, all)
 	}
 	chains, err := r.dispatchedChains(family)
 	if err != nil {
@@ -38,6 +44,28 @@ func (r *Env) Dispatch(family corev1.IPFamily) (frontends []iptables.Frontend, r
 		}
 	}
 	return frontends, len(chains), nil
+}
+
+// portals returns the frontends in the order of the rules of backend userspace.
+func portals(family corev1.IPFamily, variant iptables.Variant, all []frontend) (frontends []iptables.Frontend, rules int, err error) {
+	chains, err := iptables.Installed{Variant: variant, Family: family}.Rules(iptables.NAT, userspace.PortalsOwn)
+	if err != nil {
+		return nil, 0, err
+	}
+	type key struct {
+		protocol string
+		addr     netip.AddrPort
+	}
+	at := map[key]int{}
+	for i, r := range slices.Backward(chains[userspace.PortalsOwn]) {
+		at[key{r.Proto.String(), netip.AddrPortFrom(r.Dst.Addr(), r.DstPorts.First)}] = i + 1
+	}
+	for _, f := range all {
+		if f.Position = at[key{strings.ToLower(string(f.Protocol)), f.Addr}]; f.Position > 0 {
+			frontends = append(frontends, f.Frontend)
+		}
+	}
+	return frontends, len(chains[userspace.PortalsOwn]), nil
 }
 
 // frontend is a cluster IP and the chains that its rule may jump to.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/upstream"
+	"synclab/proxier/iptables"
 )
 
 // Options say where to install the shim, and in front of which tools.
@@ -97,7 +99,8 @@ func Install(ctx context.Context, opts Options) (*Shim, error) {
 		default:
 			continue
 		}
-		if err := s.put(name, path); err != nil {
+		tool, loader, libraries := behind(path)
+		if err := errors.Join(s.put(name, tool), s.putLoader(name, loader, libraries)); err != nil {
 			return nil, fmt.Errorf("shim: %s: %w", name, err)
 		}
 	}
@@ -127,12 +130,14 @@ func (s *Shim) SetVariant(variant string) error {
 		if err != nil {
 			return fmt.Errorf("shim: %w", err)
 		}
-		link := s.path(realFolder, name)
-		if err := os.Remove(link); err != nil {
-			return fmt.Errorf("shim: %w", err)
+		for _, folder := range []string{realFolder, loaderFolder, binFolder} {
+			if err := os.Remove(s.path(folder, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("shim: %w", err)
+			}
 		}
-		if err := os.Symlink(path, link); err != nil {
-			return fmt.Errorf("shim: %w", err)
+		behind, loader, libraries := behind(path)
+		if err := errors.Join(s.put(name, behind), s.putLoader(name, loader, libraries)); err != nil {
+			return fmt.Errorf("shim: %s: %w", name, err)
 		}
 	}
 	return nil
@@ -165,6 +170,9 @@ var system = []string{"/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin", "/bin
 
 // find looks a tool up on PATH and in the system's folders, but not in the shim's folder.
 func (s *Shim) find(name string) (string, error) {
+	if iptables.WritesRules(name) && os.Getenv(iptables.EnvTools) != "" {
+		return iptables.FindBinary(name)
+	}
 	for _, dir := range append(filepath.SplitList(os.Getenv("PATH")), system...) {
 		path := filepath.Join(dir, name)
 		if !filepath.IsAbs(dir) || filepath.Dir(path) == s.Path() { // skip "" and ".": they mean the working directory
@@ -193,6 +201,18 @@ func (s *Shim) put(name, tool string) error {
 	}
 	s.command = at
 	return nil
+}
+
+// putLoader notes the loader of a tool, if it has one.
+func (s *Shim) putLoader(name, loader, libraries string) error {
+	if loader == "" {
+		return nil
+	}
+	err := os.Symlink(libraries, s.path(librariesLink))
+	if errors.Is(err, fs.ErrExist) {
+		err = nil // the same for all tools
+	}
+	return errors.Join(err, os.MkdirAll(s.path(loaderFolder), 0o755), os.Symlink(loader, s.path(loaderFolder, name)))
 }
 
 func copyFile(from, to string) error {

@@ -40,6 +40,8 @@ type Options struct {
 	Tries int
 	// Flags are the command-line flags that make the same scenarios, for the replay command.
 	Flags string
+	// Where are the flags of the kernel and the tools, for every command.
+	Where string
 	Clock clock.WithTicker // default: the real one
 	// Tell receives progress lines; nil discards them. Calls come one at a time.
 	Tell func(string)
@@ -165,13 +167,13 @@ func (k *Soak) seed(ctx context.Context, seed uint64, subject string) (failed bo
 	}
 	return true, k.failed(ctx, s, Failed{
 		Seed: seed, Subject: subject, Folder: dir, Failures: outcome.Failures,
-		Again: []string{fmt.Sprintf("synclab soak --seed %d --seeds 1 --subjects '%s'%s", seed, subject, k.o.Flags), replay(file, subject)},
+		Again: []string{fmt.Sprintf("synclab soak --seed %d --seeds 1 --subjects '%s'%s%s", seed, subject, k.o.Flags, k.o.Where), replay(file, subject, k.o.Where)},
 	})
 }
 
 // replay returns the command that runs a scenario file as a soak does.
-func replay(file, subject string) string {
-	return fmt.Sprintf("synclab run %s --subjects '%s' --reps 1 --feed api", atPath(file), subject)
+func replay(file, subject, where string) string {
+	return fmt.Sprintf("synclab run %s --subjects '%s' --reps 1 --feed api%s", atPath(file), subject, where)
 }
 
 // atPath changes a path so that `synclab run` does not read it as a name of its library.
@@ -231,7 +233,7 @@ func (k *Soak) minimize(ctx context.Context, s *scenarios.Scenario, f *Failed) e
 		if writeErr := writeScenario(f.Minimal, smallest); writeErr != nil {
 			return errors.Join(err, writeErr)
 		}
-		f.Again = append(f.Again, replay(f.Minimal, f.Subject))
+		f.Again = append(f.Again, replay(f.Minimal, f.Subject, k.o.Where))
 		k.tellSteps(f.Minimal, smallest, f.Came)
 		k.tell("  replay: " + f.Again[len(f.Again)-1])
 	} else {

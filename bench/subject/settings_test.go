@@ -11,7 +11,7 @@ import (
 func TestSuffixes(t *testing.T) {
 	same := Settings{Policy: runner.CompletionToStart, GOGC: 100}
 	for _, s := range All() {
-		if plain, err := Parse(s.Name); err != nil || plain.Settings != same || plain.OfProcess() {
+		if plain, err := Parse(s.Name); err != nil || plain.Settings != same || plain.Settings.OfProcess() {
 			t.Errorf("%+v, %v", plain, err)
 		}
 	}

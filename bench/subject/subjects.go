@@ -53,11 +53,17 @@ func All() []Spec {
 		{Name: "synclab/iptables-legacy-tree", Proxier: Synclab, Backend: proxier.Iptables, Variant: iptables.Legacy, Layout: iptables.Tree},
 		{Name: "synclab/iptables-nft-tree", Proxier: Synclab, Backend: proxier.Iptables, Variant: iptables.Nft, Layout: iptables.Tree},
 		{Name: "synclab/nftables", Proxier: Synclab, Backend: proxier.Nftables},
+		{Name: "synclab/userspace", Proxier: Synclab, Backend: proxier.Userspace, Variant: iptables.Legacy},
 		{Name: "kube-proxy/iptables-legacy", Proxier: KubeProxy, Backend: proxier.Iptables, Variant: iptables.Legacy},
 		{Name: "kube-proxy/iptables-nft", Proxier: KubeProxy, Backend: proxier.Iptables, Variant: iptables.Nft},
 		{Name: "kube-proxy/nftables", Proxier: KubeProxy, Backend: proxier.Nftables},
 		{Name: "kube-proxy/ipvs", Proxier: KubeProxy, Backend: IPVS},
 	}
+}
+
+// Own returns the lab's own proxier with each backend whose rules alone carry packets.
+func Own() []Spec {
+	return slices.DeleteFunc(All(), func(s Spec) bool { return s.Proxier != Synclab || s.Backend == proxier.Userspace })
 }
 
 // OwnTables are the nf_tables tables of each proxier with the backend nftables. The lab's own proxier has two: it fills
@@ -202,7 +208,7 @@ func DefaultSubjects() []string {
 func ComparedSubjects() []string {
 	var names []string
 	for _, subject := range All() {
-		if subject.Layout == "" && subject.Backend != IPVS {
+		if subject.Layout == "" && subject.Backend != IPVS && subject.Backend != proxier.Userspace {
 			names = append(names, subject.Name)
 		}
 	}
@@ -231,6 +237,8 @@ func (s Spec) RulesetReader() string {
 		return visible.Nftables
 	case s.Backend == IPVS:
 		return visible.IPVS
+	case s.Backend == proxier.Userspace:
+		return visible.Userspace
 	case s.Variant != "":
 		return "iptables-" + string(s.Variant)
 	}
@@ -239,8 +247,11 @@ func (s Spec) RulesetReader() string {
 
 // HasTools reports whether the subject writes rules with tools, which the shim sees.
 func (s Spec) HasTools() bool {
-	return s.Proxier != Synclab || s.Backend == proxier.Iptables
+	return s.Proxier != Synclab || s.Backend != proxier.Nftables
 }
+
+// OfProcess reports whether the subject can only be measured as a separate process.
+func (s Spec) OfProcess() bool { return s.Backend == proxier.Userspace || s.Settings.OfProcess() }
 
 // Writes reports whether a call writes rules of the subject's backend.
 func (s Spec) Writes(c shim.Call) bool {

@@ -25,7 +25,7 @@ type story struct {
 	ledger *FlowChecker
 	found  []string
 	last   *discoveryv1.EndpointSlice
-	turns  bool // also Reachable and Unreachable are told
+	turns  bool // report Reachable and Unreachable too
 }
 
 var (

@@ -20,6 +20,8 @@ const (
 	SynclabNftables = "synclab-nftables"
 	// IPVS reads virtual and real servers.
 	IPVS = "ipvs"
+	// Userspace reads the rules and the endpoint log of Synclab's backend userspace. It needs Options.EndpointLog.
+	Userspace = "userspace"
 )
 
 // Generation is a number that changes with commits.
@@ -93,6 +95,13 @@ func NewRulesetReader(name string, families []corev1.IPFamily) (RulesetReader, e
 		return newUnknown(families)
 	}
 	return nil, fmt.Errorf("reader %q: want %s, %s, %s, %s, %s, or none to detect it", name, IptablesLegacy, IptablesNft, Nftables, SynclabNftables, IPVS)
+}
+
+func (o *Options) newReader() (RulesetReader, error) {
+	if o.RulesetReader == Userspace {
+		return newUserspace(o.Families, o.EndpointLog)
+	}
+	return NewRulesetReader(o.RulesetReader, o.Families)
 }
 
 // placed is a ruleset reader that needs the frontends of ports. The caller passes them from the plan, from any goroutine.

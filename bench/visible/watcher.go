@@ -26,6 +26,8 @@ type Options struct {
 	Node plan.Node
 	// RulesetReader is the reader's name; empty means that it is detected.
 	RulesetReader string
+	// EndpointLog is the file of RulesetReader Userspace; the reader makes it if necessary.
+	EndpointLog string
 	// Reader replaces RulesetReader, for rules that this package does not know. Close closes it.
 	Reader RulesetReader
 	// Seen receives each VisibleChange, on one goroutine, which waits for it.
@@ -130,7 +132,7 @@ func newWatcher(opts Options) (*Watcher, error) {
 	}
 	if w.reader == nil {
 		var err error
-		if w.reader, err = NewRulesetReader(opts.RulesetReader, opts.Families); err != nil {
+		if w.reader, err = opts.newReader(); err != nil {
 			return nil, err
 		}
 	}

@@ -43,6 +43,7 @@ subjects that they name. The report says which targets are met.
   synclab compare --subjects 'kube-proxy/nftables,exec:mine=/usr/local/bin/my-proxy --kubeconfig={kubeconfig}'
   synclab compare engine --services 10000 --reps 6   # the lab's backends, at sizes up to N
   synclab compare size-sweep --reps 20 --shard 3/8 --out /mnt/sweep   # a part of it, on each of 8 machines
+  synclab compare --tools ./trixie --subjects kube-proxy/iptables-nft   # iptables of an unpacked image
   synclab compare --rules --random 2000 --seed 7`,
 		Args: rules.args(argCount(0, 1, "a scenario")),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -126,6 +126,9 @@ func (f *rulesFlags) request(cmd *cobra.Command, args []string, s streams, share
 	if shared.proxy.path != "" {
 		q.Limit.Config = cfg
 	}
+	if err := shared.subjects.useTools(cmd.Context()); err != nil {
+		return q, err
+	}
 	variants := []iptables.Variant{q.Limit.Variant}
 	if f.variant == "" {
 		if variants, err = conform.Variants(); err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -12,7 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/kube-proxy/config/v1alpha1"
 
+	"synclab/bench/netns"
 	"synclab/bench/raw"
+	"synclab/bench/shim"
 	"synclab/bench/subject"
 	"synclab/bench/upstream"
 	"synclab/cmd/synclab/terminal"
@@ -148,6 +151,7 @@ type subjectFlags struct {
 	maxTime    time.Duration
 	maxMemory  string
 	kernels    []string
+	tools      string
 }
 
 func (f *subjectFlags) register(cmd *cobra.Command, usual string) {
@@ -161,7 +165,8 @@ func (f *subjectFlags) register(cmd *cobra.Command, usual string) {
 	flags.DurationVar(&f.maxTime, "max-time", 0, "`time` after which a subject that has not converged is stopped (default: the scenario's, 10m)")
 	flags.StringVar(&f.maxMemory, "max-memory", "", "memory `limit` of a subject and its tools, e.g. 2Gi; beyond it the subject is stopped; needs --feed api")
 	flags.StringSliceVar(&f.kernels, "kernel", nil, "`list` of kernels to measure on: host, or versions of Linux that run as User-mode Linux, such as 6.12; see 'synclab kernel' (default: host)")
-	if err := errors.Join(cmd.RegisterFlagCompletionFunc("kernel", completeKernels), cmd.RegisterFlagCompletionFunc("subjects", completeSubjects), cmd.MarkFlagFilename("kube-proxy"), cmd.MarkFlagDirname("kube-proxy-src"), cmd.MarkFlagFilename("exec-config")); err != nil {
+	flags.StringVar(&f.tools, "tools", "", "`folder` that is the root of another system, such as an unpacked image: its iptables, nft and ipset are used, with its libraries, e.g. --tools ./bookworm (default: this machine's)")
+	if err := errors.Join(cmd.MarkFlagDirname("tools"), cmd.RegisterFlagCompletionFunc("kernel", completeKernels), cmd.RegisterFlagCompletionFunc("subjects", completeSubjects), cmd.MarkFlagFilename("kube-proxy"), cmd.MarkFlagDirname("kube-proxy-src"), cmd.MarkFlagFilename("exec-config")); err != nil {
 		panic(err)
 	}
 	terminal.Complete(cmd, "feed", raw.FeedInformers, raw.FeedAPI)
@@ -187,6 +192,9 @@ func (f *subjectFlags) apply(cmd *cobra.Command, o *runOptions) error {
 	if err := checkKernels(cmd, f.kernels); err != nil {
 		return err
 	}
+	if err := f.useTools(cmd.Context()); err != nil {
+		return err
+	}
 	o.subjects, o.feed, o.kubeProxy, o.maxTime, o.kernels = f.names, f.feed, f.kubeProxy, f.maxTime, f.kernels
 	if f.maxMemory != "" {
 		size, err := resource.ParseQuantity(f.maxMemory)
@@ -202,6 +210,24 @@ func (f *subjectFlags) apply(cmd *cobra.Command, o *runOptions) error {
 		}
 		o.execConfig = string(text)
 	}
+	return nil
+}
+
+// useTools makes the tools of --tools those of the process, until run ends.
+func (f *subjectFlags) useTools(ctx context.Context) error {
+	if f.tools == "" {
+		return nil
+	}
+	dir, remove, err := netns.TempDir()
+	if err != nil {
+		return err
+	}
+	atEnd(ctx, remove)
+	release, err := shim.Use(ctx, f.tools, dir)
+	if err != nil {
+		return badInput(fmt.Errorf("--tools %s: %w", f.tools, err))
+	}
+	atEnd(ctx, release)
 	return nil
 }
 

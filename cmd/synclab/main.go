@@ -55,7 +55,22 @@ type streams struct {
 func run(ctx context.Context, s streams, args []string) error {
 	root := newRoot(s)
 	root.SetArgs(args)
-	return root.ExecuteContext(ctx)
+	var ending []func()
+	defer func() {
+		for _, end := range slices.Backward(ending) {
+			end()
+		}
+	}()
+	return root.ExecuteContext(context.WithValue(ctx, endingKey{}, &ending))
+}
+
+// endingKey is the key of the functions that run calls at its end.
+type endingKey struct{}
+
+// atEnd makes run call a function at its end, the last one first.
+func atEnd(ctx context.Context, end func()) {
+	ending := ctx.Value(endingKey{}).(*[]func())
+	*ending = append(*ending, end)
 }
 
 // usageError is a mistake in the user's input: flags, arguments, or an input file. Nothing was started.

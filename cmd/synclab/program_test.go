@@ -13,6 +13,7 @@ import (
 	"synclab/bench/raw"
 	"synclab/bench/subject"
 	"synclab/proxier"
+	"synclab/proxier/iptables"
 )
 
 // A run starts this program again, as a worker and as a proxier. In tests, the test binary is the program.
@@ -75,8 +76,8 @@ func count(records []raw.Record, subject string, metric raw.Metric) int {
 // as the closed form.
 func TestRunThroughTheAPI(t *testing.T) {
 	var subjects []string
-	for _, about := range subject.All() {
-		if about.Proxier == subject.Synclab && about.Available() == nil {
+	for _, about := range subject.Own() {
+		if about.Available() == nil {
 			subjects = append(subjects, about.Name)
 		}
 	}
@@ -113,6 +114,79 @@ func TestRunThroughTheAPI(t *testing.T) {
 					t.Errorf("%s: %s has %v rules, the closed form has %v", name, place, rules[place], r.Value)
 				}
 			}
+		}
+	}
+}
+
+// Backend userspace is measured by its rules and its endpoint log, in both families: cold start, changes, a restart, and
+// handshakes of either protocol. A change of endpoints runs no tool.
+func TestUserspaceIsMeasured(t *testing.T) {
+	const name = "synclab/userspace"
+	if about, err := subject.Parse(name); err != nil || about.Available() != nil {
+		t.Skip(err, about.Available())
+	}
+	common := []string{"--services", "20", "--endpoints", "3", "--subjects", name, "--set", "shape.families=[IPv4,IPv6]", "--set", "proxy.minSyncPeriod=50ms"}
+	for scenario, sets := range map[string][]string{
+		"steady-churn": {"steps.react.count=3", "steps.churn.events=5", "steps.churn.rate=10", "steps.probe.samples=10"},
+		"restart":      nil,
+		"handshakes":   {"sweep=[]", "steps.probe.samples=20"},
+	} {
+		t.Run(scenario, func(t *testing.T) {
+			args := append([]string{"run", scenario}, common...)
+			for _, set := range sets {
+				args = append(args, "--set", set)
+			}
+			run, records := runScenario(t, args...)
+			if run.Feed != raw.FeedAPI || count(records, name, raw.ColdStart) != 1 || count(records, name, raw.FullSync) < 2 {
+				t.Errorf("feed %s, %d cold starts, %d full syncs", run.Feed, count(records, name, raw.ColdStart), count(records, name, raw.FullSync))
+			}
+			methods := map[string]bool{}
+			for _, r := range records {
+				if r.Metric == raw.FirstPacket {
+					methods[r.Family+r.Method] = true
+				}
+			}
+			switch scenario {
+			case "steady-churn":
+				visible := []int{count(records, name, raw.NetworkProgrammingLatency), count(records, name, raw.Reaction), count(records, name, raw.PartialSync)}
+				if visible[0] == 0 || visible[1] == 0 || visible[2] == 0 || count(records, name, raw.RulesEvaluated) == 0 {
+					t.Errorf("latencies, reactions and partial syncs: %v", visible)
+				}
+				if restores := count(records, name, raw.Restore); restores >= visible[2] {
+					t.Errorf("%d restores, %d partial syncs", restores, visible[2])
+				}
+			case "restart":
+				if n := count(records, name, raw.FullSync); n < 4 {
+					t.Errorf("%d full syncs of two processes and families", n)
+				}
+			case "handshakes":
+				if !methods["IPv4handshake"] || !methods["IPv6handshake"] || !methods["IPv4echo"] || !methods["IPv6echo"] {
+					t.Errorf("first packets of %v", methods)
+				}
+			}
+		})
+	}
+}
+
+// The tools of another root are used by all subjects, and a root without tools is refused before anything runs. Here it is
+// this machine's own root: only the loader's links differ.
+func TestToolsOfAnotherRoot(t *testing.T) {
+	const name = "synclab/iptables-legacy"
+	if about, err := subject.Parse(name); err != nil || about.Available() != nil {
+		t.Skip(err, about.Available())
+	}
+	run, records := runScenario(t, "run", "cold-start", "--services", "10", "--subjects", name+",synclab/iptables-nft", "--feed", "api", "--tools", "/")
+	if count(records, name, raw.ColdStart) != 1 || count(records, name, raw.ToolCalls) == 0 || !strings.Contains(run.Versions.IPTablesLegacy, "legacy") {
+		t.Errorf("versions %+v, %d cold starts", run.Versions, count(records, name, raw.ColdStart))
+	}
+	if env := os.Getenv(iptables.EnvTools); env != "" {
+		t.Errorf("after the run: %s", env)
+	}
+	empty := t.TempDir()
+	for _, args := range [][]string{{"run", "cold-start"}, {"compare"}, {"compare", "--rules"}, {"soak"}} {
+		status, _, stderr := invoke(t, append(args, "--tools", empty)...)
+		if status != exitUsage || !strings.Contains(stderr, "no iptables, nft or ipset below "+empty) {
+			t.Errorf("%v: status %d: %s", args, status, stderr)
 		}
 	}
 }

@@ -38,6 +38,7 @@ type proxyOptions struct {
 	keepMemory bool
 	families   []corev1.IPFamily
 	syncLog    string
+	endpoints  string
 }
 
 func newProxy(s streams) *cobra.Command {
@@ -66,11 +67,14 @@ configuration, or else $KUBECONFIG. Metrics, /healthz, /livez and /proxyMode are
 served at metricsBindAddress and healthzBindAddress.
 
 Backend iptables runs iptables-restore, of either variant; nftables uses netlink.
+Backend userspace carries the packets in this process, as kube-proxy did long ago;
+iptables-restore writes rules that lead them to it. It is there to be compared with.
 Layout classic is kube-proxy's, tree finds a Service by its address's prefixes.`,
 		Example: `  synclab proxy --config kube-proxy.yaml
   synclab proxy --config kube-proxy.yaml --kubeconfig front.kubeconfig --variant nft
   synclab proxy --config kube-proxy.yaml --variant nft --layout tree
   synclab proxy --config kube-proxy.yaml --backend nftables
+  synclab proxy --config kube-proxy.yaml --backend userspace --endpoint-log endpoints.jsonl
   synclab proxy --config kube-proxy.yaml --families IPv4 --sync-log syncs.jsonl
   synclab proxy --config kube-proxy.yaml --sync-log /dev/fd/3   # to the process that started it`,
 		Args: argCount(0, 0, ""),
@@ -97,6 +101,9 @@ Layout classic is kube-proxy's, tree finds a Service by its address's prefixes.`
 				return err
 			}
 			rules.apply(&o)
+			if o.endpoints != "" && o.backend != proxier.Userspace {
+				return badUsage(cmd, "--endpoint-log is only for --backend %s: other backends write their endpoints into rules", proxier.Userspace)
+			}
 			return runProxy(cmd.Context(), o)
 		},
 	}
@@ -110,6 +117,7 @@ Layout classic is kube-proxy's, tree finds a Service by its address's prefixes.`
 	flags.BoolVar(&returnMemory, "return-memory", true, "return memory to the system after the first full sync")
 	flags.StringSliceVar(&families, "families", nil, "`list` of IP families (default: those that this machine has)")
 	flags.StringVar(&o.syncLog, "sync-log", "", "append a line of JSON for each sync to `file`; /dev/fd/N is an open file descriptor")
+	flags.StringVar(&o.endpoints, "endpoint-log", "", "append a line of JSON to `file` for each change of a Service port's endpoints (backend userspace: the kernel does not know them)")
 	for _, name := range []string{"config", "kubeconfig"} {
 		if err := cmd.MarkFlagFilename(name); err != nil {
 			panic(err)
@@ -167,6 +175,14 @@ func runProxy(ctx context.Context, o proxyOptions) error {
 		defer log.Close()
 		options.SyncLog = log
 	}
+	if o.endpoints != "" {
+		log, err := openLog(o.endpoints)
+		if err != nil {
+			return badInput(fmt.Errorf("--endpoint-log: %w", err))
+		}
+		defer log.Close()
+		options.Proxier.Report = log
+	}
 	return daemon.Run(ctx, options)
 }
 
@@ -218,7 +234,7 @@ func openLog(path string) (io.WriteCloser, error) {
 }
 
 var (
-	backends = []string{string(proxier.Iptables), string(proxier.Nftables)}
+	backends = []string{string(proxier.Iptables), string(proxier.Nftables), string(proxier.Userspace)}
 	variants = []string{string(iptables.Legacy), string(iptables.Nft)}
 	layouts  = []string{string(iptables.Classic), string(iptables.Tree)}
 )
@@ -244,6 +260,9 @@ func (f *backendFlags) check(cmd *cobra.Command) error {
 		if one.value != "" && !slices.Contains(one.known, one.value) {
 			return badUsage(cmd, "--%s %q: want %s", one.flag, one.value, orWords(one.known))
 		}
+	}
+	if f.backend == string(proxier.Userspace) && f.layout != string(iptables.Classic) {
+		return badUsage(cmd, "--layout %s is only for --backend iptables", f.layout)
 	}
 	for _, flag := range []string{"variant", "layout"} {
 		if f.backend == string(proxier.Nftables) && cmd.Flags().Changed(flag) {

@@ -17,7 +17,9 @@ func TestProxyUsageErrors(t *testing.T) {
 		want string
 	}{
 		{[]string{"--variant", "ebpf"}, `--variant "ebpf": want legacy or nft`},
-		{[]string{"--backend", "ipvs"}, `--backend "ipvs": want iptables or nftables`},
+		{[]string{"--backend", "ipvs"}, `--backend "ipvs": want iptables, nftables or userspace`},
+		{[]string{"--backend", "userspace", "--layout", "tree"}, "--layout tree is only for --backend iptables"},
+		{[]string{"--endpoint-log", "x"}, "--endpoint-log is only for --backend userspace"},
 		{[]string{"--layout", "flat"}, `--layout "flat": want classic or tree`},
 		{[]string{"--backend", "nftables", "--variant", "nft"}, "--variant is only for iptables: it has no meaning with --backend nftables"},
 		{[]string{"--backend", "nftables", "--layout", "tree"}, "--layout is only for iptables"},

@@ -110,8 +110,8 @@ func (f *soakFlags) run(cmd *cobra.Command, s streams) error {
 		Run: soak.Execute(bench.ExecuteOptions{
 			ProxyConfig: nil, WorkerArgs: []string{"worker"}, ProxyArgs: []string{"proxy"}, Stderr: s.err,
 			KubeProxy: o.kubeProxy, ExecConfig: o.execConfig, MaxMemory: o.maxMemory, Kernels: o.kernels,
-		}),
-		Dir: f.out, KeepGoing: f.keepGoing, Minimize: f.minimize, Tries: f.tries, Flags: f.again(cmd),
+		}, again(cmd, "kernel", "tools")),
+		Dir: f.out, KeepGoing: f.keepGoing, Minimize: f.minimize, Tries: f.tries, Flags: again(cmd, "duration", "services", "without"), Where: again(cmd, "kernel", "tools"),
 		Tell: func(line string) { fmt.Fprintln(s.err, line) },
 	})
 	if err != nil {
@@ -146,18 +146,16 @@ func (f *soakFlags) check(cmd *cobra.Command) error {
 // ownSubjects returns all subjects of synclab.
 func ownSubjects() []string {
 	var names []string
-	for _, about := range subject.All() {
-		if about.Proxier == subject.Synclab {
-			names = append(names, about.Name)
-		}
+	for _, about := range subject.Own() {
+		names = append(names, about.Name)
 	}
 	return names
 }
 
-// again returns the flags that are needed to make the same scenario from a seed.
-func (f *soakFlags) again(cmd *cobra.Command) string {
+// again returns those of some flags that are given, as text.
+func again(cmd *cobra.Command, names ...string) string {
 	text := ""
-	for _, name := range []string{"duration", "services", "without"} {
+	for _, name := range names {
 		if flag := cmd.Flags().Lookup(name); flag.Changed {
 			text += fmt.Sprintf(" --%s %s", name, strings.Trim(flag.Value.String(), "[]"))
 		}

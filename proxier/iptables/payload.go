@@ -3,6 +3,7 @@ package iptables
 import (
 	"io"
 	"sort"
+	"strings"
 
 	"synclab/proxier/plan"
 	"synclab/proxier/tracker"
@@ -23,6 +24,15 @@ type Payload struct {
 	steps []step // the steps it was made of
 	ends  []int  // the line that each step ends with
 	last  bool   // once it is accepted, packets reach only desired rules
+}
+
+// NewPayload makes a payload of one table from the lines between its first and its COMMIT. The lines belong to no Service
+// port.
+func NewPayload(table Table, lines []string) *Payload {
+	p := &Payload{Written: map[Table]Count{}, commits: 1}
+	p.own(Owner{Table: table})
+	p.add([]byte("*"+string(table)+"\n"+strings.Join(lines, "\n")+"\nCOMMIT\n"), len(lines)+2)
+	return p
 }
 
 // span records the owner of the lines from first on, until the next span.

@@ -66,8 +66,25 @@ func Binary(variant Variant, family corev1.IPFamily, tool string) string {
 // sbin are the folders that an ordinary user's PATH may lack.
 var sbin = []string{"/usr/sbin", "/sbin", "/usr/local/sbin"}
 
-// FindBinary returns the path of a tool on PATH or in the system's sbin folders.
+// EnvTools names the variable of the environment by which tools that write rules are those of another system. Its value is
+// the folder with such tools, a colon, and the system's root for messages. Tools that the folder lacks are missing, even if
+// PATH has them.
+const EnvTools = "SYNCLAB_TOOLS"
+
+// WritesRules reports by its name whether a tool writes rules: iptables, nft, ipset and their like.
+func WritesRules(name string) bool {
+	return name == "nft" || name == "ipset" || strings.HasPrefix(name, "iptables") || strings.HasPrefix(name, "ip6tables")
+}
+
+// FindBinary returns the path of a tool on PATH or in the system's sbin folders, or as EnvTools says.
 func FindBinary(name string) (string, error) {
+	if dir, root, set := strings.Cut(os.Getenv(EnvTools), ":"); set && WritesRules(name) {
+		path, err := exec.LookPath(dir + "/" + name)
+		if err != nil {
+			return "", fmt.Errorf("%s: not found below %s: unpack the %s package there too: %w", name, root, Package(name), os.ErrNotExist)
+		}
+		return path, nil
+	}
 	path, err := exec.LookPath(name)
 	if err == nil {
 		return path, nil

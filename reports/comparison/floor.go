@@ -6,6 +6,7 @@ import (
 
 	"synclab/bench/raw"
 	"synclab/bench/subject"
+	"synclab/proxier"
 	"synclab/reports/records"
 )
 
@@ -40,8 +41,9 @@ func kernelInterface(name string) string {
 	switch {
 	case err != nil || s.Backend == "":
 		return ""
-	case s.Backend == subject.IPVS:
-		return "" // no tool writes its servers, so nothing shows the kernel's part
+	case s.Backend == subject.IPVS, s.Backend == proxier.Userspace:
+		// No tool writes the servers of IPVS. Mode userspace writes far fewer rules than the other modes.
+		return ""
 	case s.Variant == "legacy":
 		return "legacy"
 	}

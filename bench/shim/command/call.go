@@ -21,7 +21,8 @@ var call struct {
 	args          []*byte   // with the name that the caller gave
 	env           **byte    // up to nil
 	name          []byte    // of the tool, as in ROOT/bin
-	argv          **byte    // what the tool gets
+	program       *byte     // what is run: the tool, or its loader
+	argv          **byte    // what the program gets
 	fault         string    // that was taken
 	self          uintptr   // pid
 	mask          uint64    // signal mask at the start: the tool's
@@ -38,6 +39,9 @@ var call struct {
 var (
 	self   [4096]byte     // the program's own place
 	target [4096]byte     // the tool's
+	loader [4096]byte     // the loader's, of a tool of another system
+	libs   [4096]byte     // its folders of libraries
+	loaded [1024]*byte    // its arguments
 	path   [4096]byte     // any other
 	root   int            // length of ROOT/ in self
 	stack  [64 << 10]byte // of the child until it becomes the tool
@@ -106,14 +110,37 @@ func findTool() {
 	call.name = self[slash+1 : n]
 	root = lastSlash(self[:slash]) + 1
 	place("real/", call.name)
-	n = int(sys6(syscall.SYS_READLINKAT, atCwd, ptr(&path[0]), ptr(&target[0]), uintptr(len(target)-1), 0, 0))
-	if n <= 0 {
+	if n = readLink(&target); n <= 0 {
 		fail("it was not told which tool stands behind it: ../real")
 	}
 	// The tools of iptables are one program that looks at the name it is called by.
 	if len(call.args) > 0 {
 		call.args[0] = &target[lastSlash(target[:n])+1]
 	}
+	call.program = &target[0]
+	place("loader/", call.name)
+	if readLink(&loader) > 0 {
+		load()
+	}
+}
+
+// load makes the loader run the tool, with libraries of its system.
+func load() {
+	place("libraries", nil)
+	if readLink(&libs) <= 0 || len(call.args) == 0 || len(call.args)+4 > len(loaded) {
+		fail("it cannot run the loader: ../libraries, or too many arguments")
+	}
+	loaded[0] = call.args[0]
+	loaded[1] = unsafe.StringData("--library-path\x00")
+	loaded[2] = &libs[0]
+	loaded[3] = &target[0]
+	copy(loaded[4:], call.args[1:])
+	call.program, call.argv = &loader[0], &loaded[0]
+}
+
+// readLink reads the link at path.
+func readLink(into *[4096]byte) int {
+	return int(sys6(syscall.SYS_READLINKAT, atCwd, ptr(&path[0]), ptr(&into[0]), uintptr(len(into)-1), 0, 0))
 }
 
 // place writes ROOT/, folder and name to path.
@@ -147,7 +174,7 @@ func become() {
 		sys6(syscall.SYS_RT_SIGACTION, uintptr(sigChild), ptr(&call.chld), 0, 8, 0, 0)
 	}
 	sys6(syscall.SYS_RT_SIGPROCMASK, 2 /* SIG_SETMASK */, ptr(&call.mask), 0, 8, 0, 0)
-	sys(syscall.SYS_EXECVE, ptr(&target[0]), ptr(call.argv), ptr(call.env))
+	sys(syscall.SYS_EXECVE, ptr(call.program), ptr(call.argv), ptr(call.env))
 	fail("cannot run the tool behind it")
 }
 

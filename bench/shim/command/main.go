@@ -16,6 +16,7 @@
 // The steps:
 //
 //  1. Find the tool by the program's own place: ROOT/bin/NAME runs what the symbolic link ROOT/real/NAME points to.
+//     If there is a link ROOT/loader/NAME, it points to the loader that runs the tool, with the libraries in ROOT/libraries.
 //  2. Take a fault if one is planted in ROOT/faults.
 //  3. Start the tool (vfork), copy its pipes with splice and forward signals until the tool ends.
 //  4. Append the line, and end as the tool ended.
