@@ -19,8 +19,8 @@ func TestSettingsNeedAProcess(t *testing.T) {
 	if feed := feedFor([]subject.Spec{tuned}, &scenarios.Scenario{}); feed != raw.FeedAPI {
 		t.Errorf("feed %s: GOGC needs a separate process", feed)
 	}
-	o := ExecuteOptions{parsed: []subject.Spec{tuned}, Feed: raw.FeedInformers}
-	if err := o.prepareTools(context.Background(), &raw.Versions{}); err == nil || !strings.Contains(err.Error(), "settings of a process") {
+	o := ExecuteOptions{running: []subject.Spec{tuned}, Feed: raw.FeedInformers}
+	if err := o.prepareTools(context.Background(), &raw.Versions{}); err == nil || !strings.Contains(err.Error(), "needs a separate process") {
 		t.Errorf("with informers: %v", err)
 	}
 }
