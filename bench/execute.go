@@ -28,7 +28,6 @@ import (
 	"synclab/bench/raw"
 	"synclab/bench/subject"
 	"synclab/bench/upstream"
-	"synclab/proxier"
 	"synclab/scenarios"
 	"synclab/sim"
 	"synclab/sim/live"
@@ -213,8 +212,8 @@ func (o *ExecuteOptions) fill() error {
 		if err := subject.Available(); err != nil {
 			return err
 		}
-		if checks := slices.ContainsFunc(o.Scenario.Steps, func(s scenarios.Step) bool { return s.Check != nil }); checks && subject.Backend == proxier.Userspace {
-			return fmt.Errorf("subject %s: step check evaluates rules, but this subject carries packets in its own process: leave it out", subject.Name)
+		if checks := slices.ContainsFunc(o.Scenario.Steps, func(s scenarios.Step) bool { return s.Check != nil }); checks && !subject.RulesCarry() {
+			return fmt.Errorf("subject %s: step check evaluates rules of iptables or nftables, but rules alone do not carry this subject's packets: leave it out", subject.Name)
 		}
 		o.parsed = append(o.parsed, subject)
 	}

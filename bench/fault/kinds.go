@@ -128,7 +128,7 @@ func (r *Faults) withoutProcess() string {
 }
 
 func (r *Faults) withoutFormat() string {
-	if r.About.Backend != "" {
+	if r.About.Backend != "" && r.About.RulesCarry() {
 		return ""
 	}
 	return "how " + r.Subject + " writes rules is not known"

@@ -63,7 +63,7 @@ func All() []Spec {
 
 // Own returns the lab's own proxier with each backend whose rules alone carry packets.
 func Own() []Spec {
-	return slices.DeleteFunc(All(), func(s Spec) bool { return s.Proxier != Synclab || s.Backend == proxier.Userspace })
+	return slices.DeleteFunc(All(), func(s Spec) bool { return s.Proxier != Synclab || !s.RulesCarry() })
 }
 
 // OwnTables are the nf_tables tables of each proxier with the backend nftables. The lab's own proxier has two: it fills
@@ -208,7 +208,7 @@ func DefaultSubjects() []string {
 func ComparedSubjects() []string {
 	var names []string
 	for _, subject := range All() {
-		if subject.Layout == "" && subject.Backend != IPVS && subject.Backend != proxier.Userspace {
+		if subject.Layout == "" && subject.RulesCarry() {
 			names = append(names, subject.Name)
 		}
 	}
@@ -249,6 +249,10 @@ func (s Spec) RulesetReader() string {
 func (s Spec) HasTools() bool {
 	return s.Proxier != Synclab || s.Backend != proxier.Nftables
 }
+
+// RulesCarry reports whether rules of iptables or nftables alone decide where packets go. The lab does not know that of
+// Exec subjects.
+func (s Spec) RulesCarry() bool { return s.Backend != IPVS && s.Backend != proxier.Userspace }
 
 // OfProcess reports whether the subject can only be measured as a separate process.
 func (s Spec) OfProcess() bool { return s.Backend == proxier.Userspace || s.Settings.OfProcess() }

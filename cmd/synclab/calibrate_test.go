@@ -58,7 +58,7 @@ func TestCalibrate(t *testing.T) {
 // Mistakes are refused before anything starts.
 func TestCalibrateRefuses(t *testing.T) {
 	for _, args := range [][]string{
-		{"--subjects", "none/nowhere"}, {"--budget", "0s"}, {"--max-services", "5"}, {"--hold-out", "--max-services", "40"}, {"--force"}, {"a-scenario"}, {"--max-time", "3s"},
+		{"--subjects", "none/nowhere"}, {"--budget", "0s"}, {"--max-services", "5"}, {"--hold-out", "--max-services", "40"}, {"--force"}, {"a-scenario"}, {"--max-time", "3s"}, {"--kernel", "6.12"},
 	} {
 		if status, _, stderr := invoke(t, append([]string{"calibrate"}, args...)...); status != exitUsage {
 			t.Errorf("%v: status %d, %s", args, status, stderr)

@@ -69,6 +69,8 @@ func (f *planModel) check(cmd *cobra.Command) (wanted []string, err error) {
 		return nil, err
 	}
 	switch {
+	case len(unused.kernels) > 0:
+		return nil, badUsage(cmd, "--kernel is not for plan: a cost model is of the machine's own kernel")
 	case f.budget <= 0:
 		return nil, badUsage(cmd, "--budget %v: want more than 0", f.budget)
 	case f.within <= 0:
