@@ -89,6 +89,7 @@ var rules = map[string]rule{
 	"shape.topologyHints":          share,
 	"shape.serviceCIDRs.N":         anything, // fit.go
 	"shape.podCIDRs.N":             anything, // fit.go
+	"shape.podNetwork":             {words: []string{"", "routed", "bridge", "vxlan"}},
 
 	"proxy.policy":              {words: []string{"", "token-bucket", "completion-to-start"}},
 	"proxy.burst":               count(1, 1_000, "a bucket that never empties limits nothing").unset(),
@@ -151,6 +152,7 @@ var rules = map[string]rule{
 	"steps.N.traffic.control":         anything,
 	"steps.N.traffic.stop":            anything,
 	"steps.N.traffic.for":             between(time.Millisecond, time.Hour, "how long flows run before the next step").unset(),
+	"steps.N.probe.trace":             anything,
 	"steps.N.migrate.to":              {pattern: subjectName, why: "a subject is called proxier/backend"},
 	"steps.N.migrate.gap":             between(time.Millisecond, time.Hour, "no pod starts in the moment in which another ends").unset(),
 	"steps.N.restart.layout":          {words: []string{"", "classic", "tree"}},

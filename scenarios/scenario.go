@@ -70,6 +70,9 @@ type Shape struct {
 
 	ServiceCIDRs []string `yaml:"serviceCIDRs,omitempty" json:"serviceCIDRs"` // default 10.96.0.0/12 and fd00:10:96::/108
 	PodCIDRs     []string `yaml:"podCIDRs,omitempty" json:"podCIDRs"`         // default 10.128.0.0/9 and fd00:10:128::/64
+	// PodNetwork is how flows of pods travel: routed (default; host routes, as Calico's), bridge (the node's client pods
+	// are on a bridge), vxlan (all other pods are on another node, behind a tunnel, as flannel's).
+	PodNetwork string `yaml:"podNetwork,omitempty" json:"podNetwork,omitempty"`
 }
 
 // Endpoints is the distribution of the number of endpoints a Service has.
@@ -225,6 +228,8 @@ type Probe struct {
 	// Method: sendto (default) is the duration of one system call of a fresh flow, in the node's namespace. flow is
 	// the round trip of a new flow from a client pod through the node to a server pod, each in a separate namespace.
 	Method string `yaml:"method,omitempty" json:"method"`
+	// Trace also sends one UDP packet with method flow, and prints its way hop by hop, in the first repetition.
+	Trace bool `yaml:"trace,omitempty" json:"trace,omitempty"`
 	// Kinds of destinations besides the positions and the miss: reject, node-port, external-ip, load-balancer (with
 	// source ranges), affinity-first, affinity-again. A kind without a Service in the cluster is left out, with a
 	// remark.

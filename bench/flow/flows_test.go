@@ -2,9 +2,13 @@ package flow
 
 import (
 	"context"
+	"errors"
+	"net"
 	"net/netip"
 	"testing"
+	"time"
 
+	"github.com/vishvananda/netlink"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/utils/ptr"
@@ -17,10 +21,14 @@ import (
 	"synclab/scenarios"
 )
 
-// Real rules spread new flows of a client pod over the endpoints of their Service, and over no others.
+// Real rules spread new flows of a client pod over the endpoints of their Service, and over no others, in every network of
+// pods.
 func TestFlowsAreSpread(t *testing.T) {
-	for _, name := range []string{"synclab/nftables", "synclab/iptables-legacy-tree"} {
-		t.Run(name, func(t *testing.T) {
+	for _, test := range []struct{ name, network string }{
+		{"synclab/nftables", netns.Routed}, {"synclab/iptables-legacy-tree", netns.Routed}, {"synclab/nftables", netns.Bridge}, {"synclab/nftables", netns.VXLAN},
+	} {
+		t.Run(test.name+" "+test.network, func(t *testing.T) {
+			name := test.name
 			about, err := subject.Parse(name)
 			if err != nil || about.Available() != nil {
 				t.Skipf("%v %v", err, about.Available())
@@ -29,7 +37,7 @@ func TestFlowsAreSpread(t *testing.T) {
 			world := rig.World(t, scenarios.Shape{Services: 50, Protocols: map[string]float64{"UDP": 0.3}})
 			made := rig.New(t, world, about, nil)
 			r := &Flows{Env: &pass.Env{Lab: &netns.Lab{}, World: world, Families: []corev1.IPFamily{corev1.IPv4Protocol}}}
-			r.Scenario = scenarios.Scenario{Shape: scenarios.Shape{PodCIDRs: []string{"10.128.0.0/9"}}}
+			r.Scenario = scenarios.Scenario{Shape: scenarios.Shape{PodCIDRs: []string{"10.128.0.0/9"}, PodNetwork: test.network}}
 			r.FindNode()
 			if err := r.ConnectPods(world.Objects(), pass.Sinks(r.Scenario.Shape, world.Objects(), r.Families)); err != nil {
 				t.Fatal(err)
@@ -95,5 +103,66 @@ func TestPortsAreListenedOn(t *testing.T) {
 	}
 	if ports := r.newPorts(slice); len(ports) != 0 {
 		t.Errorf("reported again: %v", ports)
+	}
+}
+
+// Without a route of the other node, no flow arrives: the tunnel is the way, and there is no other.
+func TestTunnelIsTheWay(t *testing.T) {
+	netns.Fresh(t)
+	lab := &netns.Lab{}
+	client, pod := netip.MustParseAddr("10.128.0.250"), netip.MustParseAddrPort("10.129.0.5:8080")
+	if err := lab.Connect(netns.Topology{Node: []netip.Addr{netip.MustParseAddr("192.168.0.1")}}); err != nil {
+		t.Fatal(err)
+	}
+	pods, err := lab.ConnectPods(netns.PodTopology{Clients: []netip.Addr{client}, Ranges: []netip.Prefix{netip.MustParsePrefix("10.128.0.0/9")}, Network: netns.VXLAN})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pods.Close()
+	arrives := func() bool {
+		var server, from *net.UDPConn
+		err := pods.Backends.Do(func() (err error) {
+			server, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(pod))
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer server.Close()
+		err = pods.Client.Do(func() (err error) {
+			from, err = net.DialUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(client, 0)), net.UDPAddrFromAddrPort(pod))
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer from.Close()
+		if _, err := from.Write([]byte("a question")); err != nil {
+			return false
+		}
+		// On one machine the packet is there when Write returns, or it never comes.
+		_ = server.SetReadDeadline(time.Now().Add(time.Second))
+		_, _, err = server.ReadFromUDPAddrPort(make([]byte, 64))
+		return err == nil
+	}
+	if !arrives() {
+		t.Fatal("no packet arrives")
+	}
+	err = pods.Other.Do(func() error {
+		link, err := netlink.LinkByName(netns.BackendDevice)
+		if err != nil {
+			return err
+		}
+		routes, err := netlink.RouteList(link, netlink.FAMILY_V4)
+		for i := range routes {
+			err = errors.Join(err, netlink.RouteDel(&routes[i]))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if arrives() {
+		t.Error("a packet arrives though the other node has no route to the pods")
 	}
 }

@@ -47,7 +47,7 @@ func (r *Flows) ConnectPods(objects *sim.Objects, all []netip.Prefix) error {
 		r.Clients = append(r.Clients, clients...)
 	}
 	var err error
-	r.Rooms, err = r.Lab.ConnectPods(netns.PodTopology{Clients: r.Clients, Ranges: ranges})
+	r.Rooms, err = r.Lab.ConnectPods(netns.PodTopology{Clients: r.Clients, Ranges: ranges, Network: r.Scenario.Shape.PodNetwork})
 	return err
 }
 

@@ -38,18 +38,22 @@ type PodTopology struct {
 	Clients []netip.Addr
 	// Ranges contain all pods. One namespace answers for every pod that is not a client.
 	Ranges []netip.Prefix
+	// Network is one of PodNetworks; empty: Routed.
+	Network string
 }
 
 // Pods are the namespaces of pods.
 type Pods struct {
 	Client   *Namespace // has the clients' addresses
 	Backends *Namespace // every address of the ranges is local here
+	Other    *Namespace // the node of Backends with VXLAN; else nil
 }
 
 // Close releases the namespaces and their devices. The kernel removes them when no process uses them any more.
 func (p *Pods) Close() {
 	p.Client.Close()
 	p.Backends.Close()
+	p.Other.Close()
 }
 
 // ConnectPods makes namespaces for pods, and makes the node a router between them, like a routing CNI plugin. Call it
@@ -83,12 +87,20 @@ func (l *Lab) ConnectPods(t PodTopology) (pods *Pods, err error) {
 	if err != nil {
 		return nil, err
 	}
-	backends, err := node.link(BackendDevice, pods.Backends)
-	if err != nil {
-		return nil, err
+	if t.Network == Bridge {
+		if err := client.bridged(t); err != nil {
+			return nil, err
+		}
 	}
 	if err := client.clients(pods.Client, t); err != nil {
 		return nil, fmt.Errorf("client pods: %w", err)
+	}
+	if t.Network == VXLAN {
+		return pods, node.otherNode(pods, t)
+	}
+	backends, err := node.link(BackendDevice, pods.Backends)
+	if err != nil {
+		return nil, err
 	}
 	if err := backends.others(pods.Backends, t); err != nil {
 		return nil, fmt.Errorf("pods: %w", err)
@@ -132,6 +144,7 @@ func routing(v4, v6 bool) error {
 type cable struct {
 	near, far       netlink.Link
 	nearMAC, farMAC net.HardwareAddr
+	asks            bool // neighbours are asked for, and not set
 }
 
 // link makes a cable from the calling thread's namespace to another namespace.
@@ -174,6 +187,9 @@ func (c *cable) clients(pods *Namespace, t PodTopology) error {
 		if err := addRoute(c.near, netip.PrefixFrom(addr, addr.BitLen())); err != nil {
 			return err
 		}
+		if c.asks {
+			continue
+		}
 		if err := neighbour(c.near, addr, c.farMAC); err != nil {
 			return err
 		}
@@ -188,8 +204,8 @@ func (c *cable) clients(pods *Namespace, t PodTopology) error {
 	})
 }
 
-// others makes every address of the ranges local at the pods' end, except the clients', and routes the ranges there.
-func (c *cable) others(pods *Namespace, t PodTopology) error {
+// toOthers routes the ranges to the far end.
+func (c *cable) toOthers(t PodTopology) error {
 	for _, prefix := range t.Ranges {
 		gateway := podGateway[prefix.Addr().Is6()]
 		if err := neighbour(c.near, gateway, c.farMAC); err != nil {
@@ -198,6 +214,14 @@ func (c *cable) others(pods *Namespace, t PodTopology) error {
 		if err := routeVia(c.near, prefix, gateway, 0); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// others makes every address of the ranges local at the pods' end, except the clients', and routes the ranges there.
+func (c *cable) others(pods *Namespace, t PodTopology) error {
+	if err := c.toOthers(t); err != nil {
+		return err
 	}
 	return pods.Do(func() error {
 		if err := c.toNode(t); err != nil {
@@ -237,8 +261,10 @@ func (c *cable) toNode(t PodTopology) error {
 		if !f.there {
 			continue
 		}
-		if err := neighbour(c.far, f.gateway, c.nearMAC); err != nil {
-			return err
+		if !c.asks {
+			if err := neighbour(c.far, f.gateway, c.nearMAC); err != nil {
+				return err
+			}
 		}
 		if err := routeVia(c.far, f.all, f.gateway, 0); err != nil {
 			return err

@@ -53,6 +53,11 @@ func (r *Probes) traverseFlows(ctx context.Context, p *scenarios.Probe, name str
 				probe.clients = append(probe.clients, addr)
 			}
 		}
+		if p.Trace && r.Rep == 1 {
+			if err := r.trace(ctx, family, targets, probe.clients); err != nil {
+				return err
+			}
+		}
 		err = probe.measure(ctx, r.Flows.Rooms.Client, func(t *flowTarget, method string, d time.Duration) {
 			r.Record(raw.Record{
 				Metric: raw.FirstPacket, Value: d.Seconds(), Unit: "s", Family: string(family), Position: &t.position,

@@ -54,6 +54,7 @@ type runFlags struct {
 	shards    shardFlags
 	precision string // as given: "5%"
 	quick     bool
+	trace     bool
 	o         runOptions
 }
 
@@ -80,6 +81,7 @@ func (f *runFlags) register(cmd *cobra.Command, usual, precision string) {
 	flags.StringVar(&f.o.out, "out", "", "`folder` of the run (default: a new one in runs/)")
 	flags.BoolVar(&f.o.force, "force", false, "replace the run that is in the folder --out")
 	flags.BoolVar(&f.o.dump, "dump-iptables", false, "print the rules that were installed, as iptables-save does")
+	flags.BoolVar(&f.trace, "trace", false, "print the way of one packet from pod to pod, hop by hop, in scenarios that probe flows, such as pod-networks")
 	if err := errors.Join(cmd.MarkFlagDirname("out"), cmd.MarkFlagFilename("kubeconfig")); err != nil {
 		panic(err)
 	}
@@ -127,6 +129,9 @@ func (f *runFlags) read(cmd *cobra.Command, args []string, s streams) (o runOpti
 	if f.o.live == nil && slices.ContainsFunc(f.o.scenario.Steps, func(s scenarios.Step) bool { return s.Follow != nil }) {
 		return o, badUsage(cmd, "scenario %s follows a real cluster: name one with --kubeconfig FILE", f.o.scenario.Name)
 	}
+	if f.trace && !traced(f.o.scenario) {
+		return o, badUsage(cmd, "--trace: scenario %s has no step probe of method flow; pod-networks has one", f.o.scenario.Name)
+	}
 	if f.o.config, err = f.proxy.load(); err != nil {
 		return o, err
 	}
@@ -134,6 +139,16 @@ func (f *runFlags) read(cmd *cobra.Command, args []string, s streams) (o runOpti
 		return o, err
 	}
 	return f.o, nil
+}
+
+// traced makes the probes of flows trace one packet. It reports whether there are any.
+func traced(s *scenarios.Scenario) (any bool) {
+	for _, step := range s.Steps {
+		if step.Probe != nil && step.Probe.Method == "flow" {
+			step.Probe.Trace, any = true, true
+		}
+	}
+	return any
 }
 
 // repetitions reads how often cells are repeated: a number of times, or until they are precise.
@@ -187,6 +202,7 @@ makes one report of them.`,
 		Example: `  synclab run
   synclab run steady-churn --services 10000 --endpoints 10 --subjects synclab/iptables-legacy
   synclab run size-sweep --services 20000 --reps 5 --out runs/before
+  synclab run handshakes --trace --set shape.podNetwork=vxlan --subjects kube-proxy/nftables
   synclab run ./my-scenario.yaml --seed 7 --set steps.churn.rate=50
   synclab run --subjects kube-proxy/iptables-legacy --services 1000
   kubectl get svc,endpointslices -A -o yaml | synclab run -f -

@@ -65,6 +65,42 @@ func TestMigrate(t *testing.T) {
 	}
 }
 
+// Flows are answered in every network of pods, and the trace has the devices of that network in the order of the way there
+// and back.
+func TestPodNetworks(t *testing.T) {
+	const subject = "synclab/nftables"
+	out := filepath.Join(t.TempDir(), "run")
+	status, stdout, stderr := invoke(t, "run", "pod-networks", "--trace", "--subjects", subject, "--services", "20", "--set", "steps.2.probe.samples=20", "--reps", "1", "--out", out)
+	if strings.Contains(stderr, "not available") && os.Getenv("SYNCLAB_REQUIRE_NAMESPACE") == "" {
+		t.Skip(stderr)
+	}
+	if status != exitDone {
+		t.Fatalf("status %d\n%s%s", status, stdout, stderr)
+	}
+	traces := strings.Split(stderr, "trace of one packet\n")[1:]
+	if len(traces) != 3 {
+		t.Fatalf("%d traces, want 3:\n%s", len(traces), stderr)
+	}
+	for i, want := range [][]string{ // by the values of shape.podNetwork, sorted or in order
+		{"client pod: route", "becomes", "device pods0", "is local", "and back", "becomes", "device client0", "is local"},
+		{"client pod: route", "becomes", "device pods0", "is local", "and back", "becomes", "device cni0", "is local"},
+		{"client pod: route", "becomes", "device flannel.1", "VXLAN 1, UDP 100.127.255.1", "other node", "device pods0", "is local", "and back", "device flannel.1", "becomes", "device client0", "is local"},
+	} {
+		rest := traces[i]
+		for _, word := range want {
+			_, after, found := strings.Cut(rest, word)
+			if !found {
+				t.Errorf("trace %d has no %q after the words before it:\n%s", i, word, traces[i])
+				break
+			}
+			rest = after
+		}
+	}
+	if status, _, stderr := invoke(t, "run", "steady-churn", "--trace"); status != exitUsage || !strings.Contains(stderr, "pod-networks") {
+		t.Errorf("--trace without a probe of flows: status %d, %s", status, stderr)
+	}
+}
+
 // Flows that begin while rules change are all answered, by correct endpoints; connections survive.
 func TestFlowsSurviveChanges(t *testing.T) {
 	var subjects []string
