@@ -33,7 +33,7 @@ const (
 	loopProcesses = 20
 	loopRules     = 4000
 	loopPackets   = 3000
-	loopElements  = 20_000
+	loopElements  = 3000 // more need a larger socket buffer than ordinary users get
 
 	legacyRestore = "iptables-legacy-restore"
 )
