@@ -254,15 +254,23 @@ var (
 	bothChains = []string{"KUBE-SERVICES", "KUBE-POSTROUTING", "KUBE-MARK-MASQ", "KUBE-FORWARD", "KUBE-PROXY-FIREWALL"}
 )
 
+// ofUserspace reports whether a chain belongs to Synclab's backend userspace.
+func ofUserspace(chain string) bool {
+	return strings.HasPrefix(chain, "KUBE-PORTALS-") || strings.HasPrefix(chain, "KUBE-NODEPORT-")
+}
+
 // uses reports whether a subject uses things of that kind and name.
 func uses(s subject.Spec, thing Thing) bool {
 	switch thing.Kind {
 	case Tables:
 		return s.Backend == proxier.Nftables && slices.Contains(subject.OwnTables[s.Proxier], thing.Name)
 	case Chains:
+		variant := strings.HasPrefix(thing.Table, "iptables-"+string(s.Variant)+" ")
 		switch s.Backend {
 		case proxier.Iptables:
-			return strings.HasPrefix(thing.Table, "iptables-"+string(s.Variant)+" ") && !slices.Contains(ipvsChains, thing.Name)
+			return variant && !slices.Contains(ipvsChains, thing.Name) && !ofUserspace(thing.Name)
+		case proxier.Userspace:
+			return variant && ofUserspace(thing.Name)
 		case subject.IPVS: // in the variant that its tools find
 			return slices.Contains(ipvsChains, thing.Name) || slices.Contains(bothChains, thing.Name)
 		}

@@ -131,6 +131,7 @@ func TestBehavioursDiffer(t *testing.T) {
 		{"nodeport-localhost", "kube-proxy/iptables-nft", "synclab/nftables", false},
 		{"nodeport-localhost", "kube-proxy@v1.36.3/nftables", "kube-proxy/nftables", false},
 		{"nodeport-localhost", "kube-proxy/iptables-nft", "exec:other=command", false},
+		{"nodeport-localhost", "synclab/userspace", "kube-proxy/nftables", false},
 		{"one-owner", "kube-proxy/ipvs", "kube-proxy/nftables", false}, // of ipvs it is not known
 	} {
 		b, _ := BehaviourOf(c.id)
