@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,6 +42,7 @@ type repetition struct {
 	flows  *flow.Flows
 	checks *check.Checks
 	probes *probe.Probes
+	first  subject.Spec // the subject that the repetition began with
 
 	live     *live.Decoder // the followed cluster's changes; nil without one
 	arriving chan live.Change
@@ -112,6 +112,7 @@ func (r *repetition) prepare(ctx context.Context) error {
 	if r.About, err = subject.Parse(r.Subject); err != nil {
 		return err
 	}
+	r.first = r.About
 	r.Subject, r.Variant, r.Layout = r.About.Name, r.About.Variant, r.About.Layout
 	for _, family := range r.Scenario.Shape.Families {
 		r.Families = append(r.Families, corev1.IPFamily(family))
@@ -205,11 +206,7 @@ func (r *repetition) do(ctx context.Context, step *scenarios.Step, name string) 
 		r.ChangeLayout(step.Restart.Layout)
 		return r.host.Restart(ctx, name)
 	case step.Migrate != nil:
-		to, err := subject.Parse(cmp.Or(step.Migrate.To, r.Subject))
-		if err != nil {
-			return err
-		}
-		return r.host.Migrate(ctx, to, step.Migrate.Gap, name)
+		return r.migrate(ctx, step.Migrate, name)
 	case step.Fault != nil:
 		return r.faults.Inject(ctx, step.Fault, name)
 	case step.Probe != nil:

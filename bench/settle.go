@@ -8,6 +8,7 @@ import (
 
 	"synclab/bench/fault"
 	"synclab/bench/raw"
+	"synclab/bench/subject"
 	"synclab/scenarios"
 )
 
@@ -18,6 +19,20 @@ func (r *repetition) settle(ctx context.Context, s *scenarios.Settle, name strin
 		return err
 	}
 	return r.host.Subject.Aside(func() error { return errors.Join(r.host.Subject.Count(), r.host.CountLeft()) })
+}
+
+// migrate replaces the subject by another one.
+func (r *repetition) migrate(ctx context.Context, m *scenarios.Migrate, name string) (err error) {
+	to := r.first
+	if m.To != "" {
+		if to, err = subject.Parse(m.To); err != nil {
+			return err
+		}
+	}
+	if r.Followed {
+		return errors.New("cannot move in a followed cluster, whose state is not known exactly: use synclab capture, and -f")
+	}
+	return r.host.Migrate(ctx, to, m.Gap, name)
 }
 
 // converge waits until the subject has nothing left to do and all that faults broke is repaired.

@@ -4,7 +4,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -84,35 +83,6 @@ func TestWhenPacketsNoticed(t *testing.T) {
 	if want := "| kube-proxy/nftables | 100 | 6 | 598 ms ± 0 % | 600 ms ± 0 % | 590 ms ± 0 % | 2.00 ms ± 0 s | 2.00 ms | -4.00 ms ± 0 s | -4.00 ms |"; !strings.Contains(markdown, want) {
 		at := max(strings.Index(markdown, "noticed a change"), 0)
 		t.Errorf("no line %q in\n%s", want, markdown[at:min(at+1200, len(markdown))])
-	}
-}
-
-// The verdict on a move follows from what was measured, and each cause alone changes it.
-func TestMoveVerdict(t *testing.T) {
-	took := estimate.Describe(estimate.Single(1.5))
-	for _, test := range []struct {
-		name   string
-		change func(*sections.Move)
-		want   string
-		reason string
-	}{
-		{"nothing", func(*sections.Move) {}, sections.Go, ""},
-		{"lost", func(m *sections.Move) { m.Flows.Failed, m.LostFor = 3, 0.2 }, sections.GoWithCare, "3 of 100 new flows failed, within 200 ms"},
-		{"broken", func(m *sections.Move) { m.Flows.LongLivedTCP, m.Flows.LongLivedTCPBroken = 9, 1 }, sections.GoWithCare, "1 of 9 long-lived TCP connections broke"},
-		{"left", func(m *sections.Move) {
-			m.Left = map[string]int{"virtual servers of IPVS": 2, "tables of nf_tables": 0}
-		}, sections.GoWithCare, "kube-proxy/ipvs left 2 virtual servers of IPVS"},
-		{"differs", func(m *sections.Move) { m.Differs = map[string]int{"balancing": 4} }, sections.GoWithCare, "balancing, 4 Services: now endpoints take turns (scheduler rr); afterwards endpoints are drawn at random"},
-		{"misrouted", func(m *sections.Move) { m.Flows.Misrouted, m.Flows.Failed = 1, 1 }, sections.NoGo, "1 flow reached a wrong endpoint"},
-		{"later", func(m *sections.Move) { m.LostLater = 5 }, sections.NoGo, "5 flows failed after the move"},
-		{"never", func(m *sections.Move) { m.Took = nil }, sections.NoGo, "kube-proxy/nftables did not take over: its tables never had every Service"},
-	} {
-		m := sections.Move{From: "kube-proxy/ipvs", To: "kube-proxy/nftables", Took: &took, Flows: sections.DisruptedStep{Flows: 100}}
-		test.change(&m)
-		verdict, reasons := m.Verdict()
-		if verdict != test.want || test.reason != "" && !slices.Contains(reasons, test.reason) || test.reason == "" && len(reasons) > 0 {
-			t.Errorf("%s: %s because of %q, want %s because of %q", test.name, verdict, reasons, test.want, test.reason)
-		}
 	}
 }
 

@@ -153,7 +153,7 @@ var rules = map[string]rule{
 	"steps.N.traffic.stop":            anything,
 	"steps.N.traffic.for":             between(time.Millisecond, time.Hour, "how long flows run before the next step").unset(),
 	"steps.N.probe.trace":             anything,
-	"steps.N.migrate.to":              {pattern: subjectName, why: "a subject is called proxier/backend"},
+	"steps.N.migrate.to":              {pattern: oneLine, why: "a subject is called proxier/backend, or exec:NAME=COMMAND"},
 	"steps.N.migrate.gap":             between(time.Millisecond, time.Hour, "no pod starts in the moment in which another ends").unset(),
 	"steps.N.restart.layout":          {words: []string{"", "classic", "tree"}},
 	"steps.N.check.invariants.N":      {pattern: oneInvariant, why: "the invariants are I1 to I13"},

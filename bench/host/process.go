@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"synclab/bench/move"
 	"synclab/bench/netns"
 	"synclab/bench/pass"
 	"synclab/bench/process"
@@ -41,7 +42,7 @@ type Harness struct {
 	Visible *visible.Watcher
 	log     syncLog
 	cold    coldStart
-	left    []subject.Spec // that step migrate has ended, and whose remains are not counted yet
+	had     move.Inventory // what the kernel had before step migrate; nil: what is left of it is counted
 }
 
 // coldStart records when the Services of the first state became visible.

@@ -62,7 +62,7 @@ func (o *processSyncs) run(ctx context.Context) {
 		return
 	}
 	wrote := make(chan struct{}, 1)
-	go func() {
+	o.watch.Go(func() {
 		for call := range ended {
 			if call.Start.Before(o.began) {
 				continue // of the previous process
@@ -75,7 +75,7 @@ func (o *processSyncs) run(ctx context.Context) {
 				}
 			}
 		}
-	}()
+	})
 	var tick <-chan time.Time
 	if o.About.Proxier == subject.Exec {
 		ticker := o.Clock.NewTicker(readInterval)

@@ -19,6 +19,7 @@ import (
 // syncLog has the syncs that were reported and are not recorded yet.
 type syncLog struct {
 	pipe  *os.File      // nil: the subject writes no log
+	read  chan struct{} // closed when the log was read to its end
 	told  chan struct{} // for a subject without tools: a sync can be recorded
 	mu    sync.Mutex
 	syncs []proxier.Sync
@@ -44,6 +45,18 @@ func (l *syncLog) ended() {
 	if l.pipe != nil {
 		_, _ = l.pipe.WriteString(endOfWriter)
 	}
+}
+
+// close ends the log, so that another one can be opened in its place.
+func (l *syncLog) close() {
+	if l.pipe == nil {
+		return
+	}
+	_ = os.Remove(l.pipe.Name())
+	l.pipe.Close()
+	<-l.read
+	l.pipe = nil
+	l.take()
 }
 
 // endOfWriter ends an incomplete line, and marks it by an empty line after it.
@@ -87,9 +100,11 @@ func (r *Host) openSyncLog(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("sync log: %w", err)
 	}
-	r.Harness.log.pipe = pipe
+	read := make(chan struct{})
+	r.Harness.log.pipe, r.Harness.log.read = pipe, read
 	context.AfterFunc(ctx, func() { pipe.Close() })
 	go func() {
+		defer close(read)
 		err := readSyncLog(pipe, func(line proxier.SyncRecord) {
 			if !line.Stopped {
 				r.Harness.log.add(line.Sync())

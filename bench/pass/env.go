@@ -31,7 +31,7 @@ import (
 )
 
 // Env is what all parts of a repetition share. Its fields are set before the first step; node and loaded by the first
-// step create. Only layout, followed and step change later.
+// step create. Only layout, followed and step change later, and with step migrate the subject's About, Variant and Layout.
 type Env struct {
 	Assignment
 	Lab      *netns.Lab
@@ -65,6 +65,9 @@ func (e *Env) Random(purpose uint64) *rand.Rand {
 // Record adds the fields that all of the repetition share, and sends the record.
 func (e *Env) Record(rec raw.Record) {
 	rec.Scenario, rec.Subject, rec.Params, rec.Rep = e.Scenario.Name, e.Subject, e.Params, e.Rep
+	if e.About.Name != "" && !rec.Metric.OfJourney() { // only the watcher, the subject's readers and steps record these
+		rec.Subject = e.About.Name
+	}
 	rec.Services, rec.Endpoints = e.Scenario.Shape.Services, e.Scenario.Shape.Endpoints.Mean()
 	if e.Objects != nil {
 		rec.Services, rec.Endpoints = sizeOf(e.Objects)

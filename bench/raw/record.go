@@ -131,10 +131,13 @@ const (
 	// The same moments, counted from the one when the kernel's tables showed the change; negative: before it.
 	ReachableAfterVisible   Metric = "reachable_after_visible"   // s
 	UnreachableAfterVisible Metric = "unreachable_after_visible" // s
-	// Move is how long one proxier took to replace another: the first one's end begins → every Service is in the tables of
-	// the second one, Kind. LeftBehind is how much of the first one is in the kernel afterwards: Table says of what.
+	// Move is how long one proxier took to replace another: SIGTERM → every Service is in the tables of the second
+	// one, Kind. LeftBehind is how much of the first one is in the kernel when the second one has converged: Table says of what. It
+	// counts what was there before and is nothing that the second one uses.
 	Move       Metric = "move"        // s
 	LeftBehind Metric = "left_behind" // count
+	// MoveSettled is how long it took until the second one had converged: the same begin → nothing left to do.
+	MoveSettled Metric = "move_settled" // s
 	// BehaviourDiffers is the number of Services that the two proxiers treat differently, in the way that Table names
 	// (subject.Behaviours).
 	BehaviourDiffers Metric = "behaviour_differs" // count
@@ -156,6 +159,17 @@ const (
 	// come.
 	Exceeded Metric = "exceeded"
 )
+
+// OfJourney reports whether a value belongs to a repetition as a whole, even if it moves from one subject to another:
+// values of packets and of moves. Other records name the subject that ran.
+func (m Metric) OfJourney() bool {
+	switch m {
+	case Flow, LongLivedFlow, RemovedEndpointServing, NewEndpointDelay, Reachable, Unreachable, ReachableAfterVisible, UnreachableAfterVisible,
+		FlowsUnobserved, ControlFailure, Move, MoveSettled, LeftBehind, BehaviourDiffers:
+		return true
+	}
+	return false
+}
 
 // How objects reach a subject, as in Run.Feed.
 const (

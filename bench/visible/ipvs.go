@@ -149,6 +149,25 @@ func CountIPVS(family corev1.IPFamily) (s Servers, err error) {
 	return s, nil
 }
 
+// VirtualServers names the virtual servers of a family in the calling thread's namespace.
+func VirtualServers(family corev1.IPFamily) (names []string, err error) {
+	handle, err := ipvs.New("")
+	if err != nil {
+		return nil, fmt.Errorf("IPVS: %w", err)
+	}
+	defer handle.Close()
+	services, err := handle.GetServices()
+	if err != nil {
+		return nil, fmt.Errorf("IPVS: list virtual servers: %w", err)
+	}
+	for _, service := range services {
+		if service.AddressFamily == addressFamily(family) {
+			names = append(names, fmt.Sprintf("%d %s:%d", service.Protocol, service.Address, service.Port))
+		}
+	}
+	return names, nil
+}
+
 func addressFamily(family corev1.IPFamily) uint16 {
 	if family == corev1.IPv6Protocol {
 		return unix.AF_INET6

@@ -235,12 +235,13 @@ the second one starts over its rules, and later back again. The report says for 
 move how long it took, which flows failed, what was left behind, which Services are
 treated differently afterwards, and ends in a verdict:
 
-  don't         flows failed after the move, or reached a wrong endpoint
-  go with care  flows failed during the move, something was left behind, or the next
-                proxier treats some of these Services differently
+  don't         the next proxier did not take over, Services are no longer reachable, or
+                new flows keep reaching wrong endpoints
+  go with care  flows were lost, something was left behind, or the next proxier treats
+                some of these Services differently (docs/differences.md)
   go            nothing of that
 
-With -f the Services are yours.`,
+docs/migrate.md has the exact rules. With -f the Services are yours.`,
 		Example: `  synclab migrate --from kube-proxy/iptables-nft --to kube-proxy/nftables
   synclab migrate --from kube-proxy/ipvs --to kube-proxy/nftables --kernel 6.12 -f dump.yaml
   synclab migrate --from kube-proxy@v1.36.3/nftables --to kube-proxy/nftables --reps 6`,
@@ -253,7 +254,7 @@ With -f the Services are yours.`,
 				return err
 			}
 			flags.subjects.names = []string{from}
-			flags.scenario.sets = append(flags.scenario.sets, "steps.3.migrate.to="+to)
+			flags.scenario.sets = append(flags.scenario.sets, "steps.5.migrate.to="+to)
 			o, err := flags.read(cmd, []string{"migrate"}, s)
 			if err != nil {
 				return err

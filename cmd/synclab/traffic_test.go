@@ -40,28 +40,36 @@ func TestMigrate(t *testing.T) {
 	if len(run.Subjects) != 1 || run.Subjects[0] != "kube-proxy/iptables-nft" {
 		t.Errorf("subjects %v", run.Subjects)
 	}
-	var moves []string
-	differs := map[string]bool{}
-	left := 0
+	var moves, settled []string
+	differs, synced := map[string]bool{}, map[string]bool{}
+	left := map[string]bool{}
 	for _, r := range records {
 		switch r.Metric {
 		case raw.Move:
 			moves = append(moves, r.Kind)
+		case raw.MoveSettled:
+			settled = append(settled, r.Kind)
+		case raw.FullSync:
+			synced[r.Subject] = true
 		case raw.BehaviourDiffers:
 			differs[r.Table] = true
 		case raw.LeftBehind:
-			left++
+			left[r.Table] = true
 		case raw.Flow, raw.LongLivedFlow:
 			if r.Outcome == "misrouted" {
 				t.Errorf("%+v", r)
 			}
 		}
 	}
-	if want := []string{"kube-proxy/nftables", "kube-proxy/iptables-nft"}; !slices.Equal(moves, want) {
-		t.Errorf("moves to %v, want %v", moves, want)
+	if want := []string{"kube-proxy/nftables", "kube-proxy/iptables-nft"}; !slices.Equal(moves, want) || !slices.Equal(settled, want) {
+		t.Errorf("moves to %v, converged %v, want %v", moves, settled, want)
 	}
-	if !differs["nodeport-localhost"] || left < 2 {
-		t.Errorf("behaviours %v, %d counts of what was left", differs, left)
+	if !synced["kube-proxy/iptables-nft"] || !synced["kube-proxy/nftables"] {
+		t.Errorf("records name the syncs of %v, want both subjects", synced)
+	}
+	// kube-proxy's mode nftables removes neither KUBE-FIREWALL, which is kubelet's as well, nor flows that continue.
+	if !differs["nodeport-localhost"] || !left["chains of iptables-nft filter"] || left["chains of iptables-nft nat"] || !left["conntrack entries of TCP"] {
+		t.Errorf("behaviours %v, left %v", differs, left)
 	}
 }
 

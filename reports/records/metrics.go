@@ -64,6 +64,7 @@ var metricTexts = []metricText{
 	{raw.RemovedEndpointServing, GroupFlows, "serving time of a removed endpoint"},
 	{raw.NewEndpointDelay, GroupFlows, "delay of a new endpoint"},
 	{raw.Move, GroupFlows, "from the end of one proxier until the tables of the next have every Service"},
+	{raw.MoveSettled, GroupFlows, "from the end of one proxier until the next has converged"},
 	{raw.LeftBehind, GroupFlows, "what a proxier left for the next one"},
 	{raw.BehaviourDiffers, GroupFlows, "Services that the next proxier treats differently"},
 	{raw.Reachable, GroupFlows, "change due → first packet to a new endpoint"},

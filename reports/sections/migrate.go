@@ -2,167 +2,255 @@ package sections
 
 import (
 	"cmp"
-	"fmt"
+	"maps"
+	"math"
 	"slices"
+	"strings"
 
+	"synclab/bench/move"
 	"synclab/bench/raw"
-	"synclab/bench/subject"
 	"synclab/reports/comparison"
-	"synclab/reports/doc"
 	"synclab/reports/estimate"
 	"synclab/reports/records"
 )
 
-// Move is one step migrate of a series, all repetitions together, with the settle after it.
+// Move is one step migrate of a series, all repetitions together.
 type Move struct {
-	From string `json:"from"`
-	To   string `json:"to"`
-	Step string `json:"step"`
-	// Took is the time until every Service is in the tables of the next proxier, in seconds.
-	Took  *estimate.Distribution `json:"took,omitempty"`
-	Flows DisruptedStep          `json:"flows"`
-	// LostFor is the time from the first to the last flow that failed, the longest of a repetition, in seconds.
-	LostFor float64 `json:"lost_for"`
-	// LostLater counts flows that failed in later steps, up to the next move: Services did not come back.
-	LostLater int `json:"lost_later"`
+	Cell records.Cell `json:"cell"`
+	From string       `json:"from"`
+	To   string       `json:"to"`
+	Step string       `json:"step"`
+	// Took is the time until every Service is in the tables of the next proxier, Settled the time until it has converged, both
+	// from SIGTERM, in seconds.
+	Took    *estimate.Distribution `json:"took,omitempty"`
+	Settled *estimate.Distribution `json:"settled,omitempty"`
+	// Unfinished counts the repetitions in which the next proxier did not converge.
+	Unfinished int `json:"unfinished,omitempty"`
+	// During has the flows from SIGTERM until the next proxier has converged, Later those after it, up to the next move. Before has
+	// those before the first move.
+	Before []MoveFlows `json:"before"`
+	During []MoveFlows `json:"during"`
+	Later  []MoveFlows `json:"later"`
+	// Unreachable are destinations that answered before the first move, and none of several flows later.
+	Unreachable []string `json:"unreachable,omitempty"`
 	// Left is the largest number of things left by the earlier proxier, by kind. Differs is the number of Services by
 	// behaviour (subject.Behaviours).
 	Left    map[string]int `json:"left,omitempty"`
 	Differs map[string]int `json:"differs,omitempty"`
 }
 
-// moves returns the moves of a series in a cell, in order.
-func moves(c *records.Samples, name string) []Move {
-	owners := StepOwners(c)
-	var out []Move
-	from := name
-	for _, step := range DisruptedSteps(c) {
-		n, kind := comparison.StepOf(step.Step)
-		if kind != "migrate" {
-			if len(out) > 0 && !step.Rest {
-				out[len(out)-1].LostLater += step.Failed + step.Misrouted
+// MoveFlows are the new flows of a protocol, or the recorded packets of long-lived flows, in a part of a move.
+type MoveFlows struct {
+	Protocol  string `json:"protocol"`
+	LongLived bool   `json:"long_lived,omitempty"`
+	Flows     int    `json:"flows"`
+	Failed    int    `json:"failed"`
+	Misrouted int    `json:"misrouted"`
+	// For is the time from the first to the last flow that failed or was misrouted, the longest of a repetition, in seconds.
+	For float64 `json:"for"`
+}
+
+// AllMoves returns the moves of all series, cell by cell.
+func AllMoves(c *records.Collection) (all []Move) {
+	for _, cell := range c.Cells {
+		for _, s := range c.Series {
+			// The subject that a run moves to has only records of its process.
+			if samples := s.Cells[cell.ID()]; samples != nil && slices.ContainsFunc(samples.Records, func(r records.Record) bool { return r.Metric.OfJourney() }) {
+				for _, m := range Moves(samples, s.Subject) {
+					m.Cell = cell
+					all = append(all, m)
+				}
 			}
+		}
+	}
+	return all
+}
+
+// moveTimes are the times of a move in one repetition, in seconds since its start.
+type moveTimes struct{ began, settled float64 }
+
+// destination is what flows are sent to.
+type destination struct{ service, family, protocol, target string }
+
+func (d destination) String() string {
+	return strings.Join(strings.Fields(strings.Join([]string{d.service, d.family, d.protocol, d.target}, " ")), " ")
+}
+
+// movePart identifies a part of the stream: before the first move (-1), or one of a move's two.
+type movePart struct {
+	move  int
+	later bool
+}
+
+// Moves returns the moves of a series in a cell, in order.
+func Moves(c *records.Samples, name string) []Move {
+	owners := StepOwners(c)
+	var steps []string
+	for _, step := range SortedSteps(owners) {
+		if _, kind := comparison.StepOf(step); kind == "migrate" {
+			steps = append(steps, step)
+		}
+	}
+	if len(steps) == 0 {
+		return nil
+	}
+	out := make([]Move, len(steps))
+	for i, step := range steps {
+		out[i] = Move{From: name, Step: step, Left: map[string]int{}, Differs: map[string]int{}}
+	}
+	times := moveFacts(c, owners, steps, out)
+	for i := range out[:len(out)-1] {
+		out[i+1].From = cmp.Or(out[i].To, "?")
+	}
+	flows, lost := moveFlows(c, times)
+	for i := range out {
+		m := &out[i]
+		m.Before, m.During, m.Later = flows[movePart{-1, false}], flows[movePart{i, false}], flows[movePart{i, true}]
+		m.Unreachable = lost(i)
+	}
+	return out
+}
+
+// moveFacts fills in what records say about moves, except flows. It returns the times of the moves in each repetition.
+func moveFacts(c *records.Samples, owners map[string]string, steps []string, out []Move) map[records.Repetition][]moveTimes {
+	took, settled := make([]estimate.Sample, len(out)), make([]estimate.Sample, len(out))
+	left := make([]map[records.Repetition]map[string]int, len(out))
+	times := map[records.Repetition][]moveTimes{}
+	for i := range out {
+		took[i], settled[i], left[i] = estimate.Sample{}, estimate.Sample{}, map[records.Repetition]map[string]int{}
+	}
+	for _, r := range c.Records {
+		i, of := slices.Index(steps, owners[r.Step]), records.Repetition{Run: r.Run, Rep: r.Rep}
+		if i < 0 {
 			continue
 		}
-		m := Move{From: from, Step: step.Step, Flows: step, Left: map[string]int{}, Differs: map[string]int{}}
-		took := estimate.Sample{}
-		first, last := map[records.Repetition]float64{}, map[records.Repetition]float64{}
-		for _, r := range c.Records {
-			if at, _ := comparison.StepOf(owners[r.Step]); at != n {
-				continue
-			}
-			of := records.Repetition{Run: r.Run, Rep: r.Rep}
-			switch {
-			case r.Metric == raw.Move:
-				m.To = r.Kind
-				took[of] = append(took[of], r.Value)
-			case r.Metric == raw.LeftBehind:
-				m.Left[r.Table] = max(m.Left[r.Table], int(r.Value))
-			case r.Metric == raw.BehaviourDiffers:
-				m.Differs[r.Table] = max(m.Differs[r.Table], int(r.Value))
-			case r.Metric == raw.Flow && r.Outcome != "":
-				if _, there := first[of]; !there {
-					first[of] = r.At
-				}
-				first[of], last[of] = min(first[of], r.At), max(last[of], r.At)
-				m.LostFor = max(m.LostFor, last[of]-first[of])
-			}
+		for len(times[of]) <= i {
+			times[of] = append(times[of], moveTimes{math.Inf(1), math.Inf(1)})
 		}
-		if m.Took = described(took); m.To != "" {
-			from = m.To
+		m, at := &out[i], &times[of][i]
+		switch r.Metric {
+		case raw.Move:
+			m.To = r.Kind
+			took[i][of] = append(took[i][of], r.Value)
+			at.began = r.At - r.Value
+		case raw.MoveSettled:
+			settled[i][of] = append(settled[i][of], r.Value)
+			at.settled = r.At
+		case raw.BehaviourDiffers:
+			m.Differs[r.Table] = max(m.Differs[r.Table], int(r.Value))
+			at.began = min(at.began, r.At) // recorded right before SIGTERM
+		case raw.LeftBehind:
+			if left[i][of] == nil {
+				left[i][of] = map[string]int{}
+			}
+			left[i][of][r.Table] += int(r.Value) // of the families
+			m.Left[r.Table] = max(m.Left[r.Table], left[i][of][r.Table])
 		}
-		out = append(out, m)
 	}
-	return out
+	for i := range out {
+		out[i].Took, out[i].Settled = described(took[i]), described(settled[i])
+		for _, all := range times {
+			if len(all) > i && math.IsInf(all[i].settled, 1) {
+				out[i].Unfinished++
+			}
+		}
+	}
+	return times
 }
 
-// The verdicts on a move.
-const (
-	Go         = "go"
-	GoWithCare = "go with care"
-	NoGo       = "don't"
-)
-
-// Verdict says whether to make a move, and why. It is "don't" if Services were not reachable afterwards or packets went
-// to wrong endpoints; "go with care" if flows were lost during the move, if something was left behind, or if the next
-// proxier treats some of these Services differently; else "go".
-func (m *Move) Verdict() (verdict string, reasons []string) {
-	verdict = Go
-	say := func(worse, format string, args ...any) {
-		if verdict != NoGo {
-			verdict = worse
-		}
-		reasons = append(reasons, fmt.Sprintf(format, args...))
-	}
-	if m.Took == nil {
-		say(NoGo, "%s did not take over: its tables never had every Service", cmp.Or(m.To, "the next proxier"))
-	}
-	if m.LostLater > 0 {
-		say(NoGo, "%s failed after the move", doc.Plural(m.LostLater, "flow"))
-	}
-	if m.Flows.Misrouted > 0 {
-		say(NoGo, "%s reached a wrong endpoint", doc.Plural(m.Flows.Misrouted, "flow"))
-	}
-	if m.Flows.Failed > 0 {
-		say(GoWithCare, "%d of %s new flows failed, within %s", m.Flows.Failed, doc.Grouped(int64(m.Flows.Flows)), doc.Format(m.LostFor, "s"))
-	}
-	if m.Flows.LongLivedTCPBroken > 0 {
-		say(GoWithCare, "%d of %d long-lived TCP connections broke", m.Flows.LongLivedTCPBroken, m.Flows.LongLivedTCP)
-	}
-	for _, kind := range sortedKeys(m.Left) {
-		if m.Left[kind] > 0 {
-			say(GoWithCare, "%s left %d %s", m.From, m.Left[kind], kind)
+// partAt returns the part of the stream that a flow belongs to, which lasted from one time to another. A flow that began before
+// a move and ended in it belongs to the move.
+func partAt(times []moveTimes, from, to float64) movePart {
+	for i, at := range slices.Backward(times) {
+		if at.began <= to {
+			return movePart{i, from > at.settled}
 		}
 	}
-	from, fromErr := subject.Parse(m.From)
-	to, toErr := subject.Parse(m.To)
-	for _, id := range sortedKeys(m.Differs) {
-		if b, known := subject.BehaviourOf(id); known && fromErr == nil && toErr == nil {
-			say(GoWithCare, "%s, %s: now %s; afterwards %s", id, doc.Plural(m.Differs[id], "Service"), b.In[from.Backend], b.In[to.Backend])
-		}
-	}
-	return verdict, reasons
+	return movePart{-1, false}
 }
 
-func sortedKeys(m map[string]int) []string {
-	var keys []string
-	for key := range m {
-		keys = append(keys, key)
+// moveFlows counts the flows in each part of the stream. lost returns the destinations that a move made unreachable.
+func moveFlows(c *records.Samples, times map[records.Repetition][]moveTimes) (flows map[movePart][]MoveFlows, lost func(move int) []string) {
+	type span struct {
+		movePart
+		of   records.Repetition
+		kind MoveFlows // protocol and LongLived only
 	}
-	slices.Sort(keys)
-	return keys
-}
-
-// moveSection says what happened when one proxier replaced another.
-func (s *Summary) moveSection() doc.Section {
-	out := doc.Section{ID: "moves", Title: "Moving from one proxier to another", Short: "Moves"}
-	t := &doc.Table{Columns: []doc.Column{{Name: "From"}, {Name: "To", Row: true}, {Name: "Services", Numeric: true}, {Name: "Settings", Differs: true},
-		{Name: "Moved in", Numeric: true, Title: "from the begin of the first one's end until the second one's tables have every Service; median"},
-		{Name: "Flows", Numeric: true}, {Name: "Failed", Numeric: true}, {Name: "Failed for", Numeric: true, Title: "from the first to the last new flow that failed; the longest"},
-		{Name: "Misrouted", Numeric: true}, {Name: "TCP broken", Numeric: true, Title: "long-lived connections"}, {Name: "Left", Numeric: true, Title: "chains, rules, tables, servers and addresses of the first one, after the second one has converged"}}}
-	var verdicts []doc.Block
-	for _, cell := range s.Collected.Cells {
-		for _, one := range s.Collected.Series {
-			samples := one.Cells[cell.ID()]
-			if samples == nil {
-				continue
-			}
-			for _, m := range moves(samples, one.Subject) {
-				left := 0
-				for _, n := range m.Left {
-					left += n
-				}
-				t.Add(doc.Text(m.From), doc.Text(cmp.Or(m.To, "–")), doc.Int(cell.Services), settingsCell(cell), distributionCell(m.Took, medianValue, true),
-					doc.Int(m.Flows.Flows), doc.Int(m.Flows.Failed), doc.Value(m.LostFor, "s"), doc.Int(m.Flows.Misrouted), doc.Int(m.Flows.LongLivedTCPBroken),
-					doc.Int(left))
-				verdict, reasons := m.Verdict()
-				verdicts = append(verdicts, doc.Block{Heading: fmt.Sprintf("%s → %s: %s", m.From, cmp.Or(m.To, "?"), verdict), List: reasons})
+	flows = map[movePart][]MoveFlows{}
+	first, last := map[span]float64{}, map[span]float64{}
+	type to struct {
+		movePart
+		destination
+	}
+	answered, failed := map[to]int{}, map[to]int{}
+	for _, r := range c.Records {
+		if r.Metric != raw.Flow && r.Metric != raw.LongLivedFlow {
+			continue
+		}
+		of := records.Repetition{Run: r.Run, Rep: r.Rep}
+		part := partAt(times[of], r.At, r.At+r.Value)
+		kind := MoveFlows{Protocol: r.Protocol, LongLived: r.Metric == raw.LongLivedFlow}
+		into := flowsOf(flows, part, kind)
+		into.Flows++
+		there := to{part, destination{r.Service, r.Family, r.Protocol, r.Target}}
+		switch r.Outcome {
+		case "":
+			answered[there]++
+			continue
+		case records.Misrouted:
+			into.Misrouted++
+		default:
+			into.Failed++
+			failed[there]++
+		}
+		at := span{part, of, kind}
+		if _, known := first[at]; !known {
+			first[at], last[at] = r.At, r.At
+		}
+		first[at], last[at] = min(first[at], r.At), max(last[at], r.At)
+		into.For = max(into.For, last[at]-first[at])
+	}
+	return flows, func(move int) []string {
+		var names []string
+		for there, n := range failed {
+			before := to{movePart{-1, false}, there.destination}
+			if there.movePart == (movePart{move, true}) && n >= severalFlows && answered[there] == 0 && answered[before] > 0 {
+				names = append(names, there.String())
 			}
 		}
+		slices.Sort(names)
+		return names
 	}
-	if len(t.Rows) > 0 {
-		out.Add(doc.Block{Table: t})
-		out.Add(verdicts...)
+}
+
+// severalFlows without an answer make a destination unreachable: a single one may have been bad luck.
+const severalFlows = 3
+
+// flowsOf returns the flows of a part and kind; it adds them if there are none yet.
+func flowsOf(flows map[movePart][]MoveFlows, part movePart, kind MoveFlows) *MoveFlows {
+	list := flows[part]
+	i := slices.IndexFunc(list, func(f MoveFlows) bool { return f.Protocol == kind.Protocol && f.LongLived == kind.LongLived })
+	if i < 0 {
+		i = len(list)
+		list = append(list, kind)
+		flows[part] = list
 	}
-	return out
+	return &list[i]
+}
+
+// newFlows adds up the new flows of all protocols.
+func newFlows(list []MoveFlows) (total MoveFlows) {
+	for _, f := range list {
+		if !f.LongLived {
+			total.Flows, total.Failed, total.Misrouted, total.For = total.Flows+f.Flows, total.Failed+f.Failed, total.Misrouted+f.Misrouted, max(total.For, f.For)
+		}
+	}
+	return total
+}
+
+// LeftThings returns what the earlier proxier left, without conntrack entries, which belong to flows.
+func (m *Move) LeftThings() map[string]int {
+	things := maps.Clone(m.Left)
+	maps.DeleteFunc(things, func(what string, n int) bool { return n == 0 || strings.HasPrefix(what, move.Flows) })
+	return things
 }

@@ -36,6 +36,7 @@ var sections = []func(*Summary) doc.Section{
 	(*Summary).caveatSection,
 	(*Summary).methodSection,
 	(*Summary).originSection,
+	(*Summary).verdictSection,
 }
 
 // Document is the report of a summary.

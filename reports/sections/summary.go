@@ -34,6 +34,7 @@ type Summary struct {
 	// Disruptions are the outcomes of flows while the cluster changed. Faults are the results of the faults.
 	// Invariants are the checks and the violations.
 	Disruptions []Disruption      `json:"disruptions,omitempty"`
+	Moves       []Move            `json:"moves,omitempty"` // from one subject to another
 	Faults      []FaultResult     `json:"faults,omitempty"`
 	Invariants  []InvariantResult `json:"invariants,omitempty"`
 	// Comparisons compare the subjects of each cell that has several.
@@ -172,7 +173,7 @@ func Summarize(runs []*records.Run, slos SLOs) *Summary {
 	s.Traversal = traversals(c)
 	s.Packets = packetCosts(c)
 	s.PacketGrowth = packetGrowths(c)
-	s.Disruptions = Disruptions(c)
+	s.Disruptions, s.Moves = Disruptions(c), AllMoves(c)
 	s.Faults = faultResults(c)
 	s.Invariants = invariantResults(c)
 	s.Comparisons = comparison.OfCells(c)
