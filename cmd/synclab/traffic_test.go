@@ -85,7 +85,7 @@ func TestVerdictsByPackets(t *testing.T) {
 		}
 	}
 	ends := func(args ...string) map[string]map[string]string {
-		_, records := runScenario(t, append([]string{"run", "verdicts", "--feed", "api", "--services", "12", "--set", "shape.families=[IPv4]"}, args...)...)
+		_, records := runScenario(t, append([]string{"run", "verdicts", "--feed", "api", "--services", "20", "--set", "shape.families=[IPv4]"}, args...)...)
 		ends := map[string]map[string]string{a: {}, b: {}}
 		for _, r := range records {
 			if r.Metric == raw.PacketVerdict {
@@ -98,8 +98,8 @@ func TestVerdictsByPackets(t *testing.T) {
 		return ends
 	}
 	both := ends("--subjects", a+","+b)
-	if len(both[a]) < 12*3*2 {
-		t.Errorf("%d verdicts of 12 Services", len(both[a]))
+	if len(both[a]) < 20*3*2 {
+		t.Errorf("%d verdicts of 20 Services", len(both[a]))
 	}
 	if diff := cmp.Diff(both[a], both[b]); diff != "" {
 		t.Errorf("(-%s +%s):\n%s", a, b, diff)
@@ -114,7 +114,7 @@ func TestVerdictsByPackets(t *testing.T) {
 	if err := os.WriteFile(flushed, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, records := runScenario(t, "run", flushed, "--feed", "api", "--services", "12", "--set", "shape.families=[IPv4]", "--subjects", b)
+	_, records := runScenario(t, "run", flushed, "--feed", "api", "--services", "20", "--set", "shape.families=[IPv4]", "--subjects", b)
 	lost := 0
 	for _, r := range records {
 		key := strings.Join([]string{r.Service, r.Protocol, r.Target, r.Method}, " ")
