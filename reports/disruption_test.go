@@ -86,6 +86,38 @@ func TestWhenPacketsNoticed(t *testing.T) {
 	}
 }
 
+// Packets that end otherwise than with the first subject are in the report, and those that no behaviour explains are counted.
+func TestVerdictDifferences(t *testing.T) {
+	var all []raw.Record
+	for _, subject := range []string{"kube-proxy/iptables-legacy", "kube-proxy/nftables"} {
+		for _, target := range []string{"cluster-ip", "external-ip", "other-port"} {
+			rec := raw.Record{Subject: subject, Services: 2, Endpoints: 1, Rep: 1, Metric: raw.PacketVerdict, Unit: "count", Value: 1, Step: "3:probe",
+				Service: "ns/a:http", Family: "IPv4", Protocol: "TCP", Target: target, Method: "pod", Outcome: "answered"}
+			if target != "cluster-ip" && subject == "kube-proxy/nftables" {
+				rec.Outcome = "refused"
+			}
+			if target == "cluster-ip" && subject == "kube-proxy/nftables" {
+				rec.Error = "answered by 10.0.0.1:80"
+			}
+			all = append(all, rec)
+		}
+	}
+	y := synthetic.StreamRun(synthetic.StreamModels[2:3], 2, 1, 200, 1)
+	y.Records = all
+	dir := t.TempDir()
+	_, markdown := outputs(t, dir, buildOf(t, y, dir, Options{NoPNG: true}))
+	for _, want := range []string{
+		"compared with kube-proxy/iptables-legacy: 2 differences that nothing explains",
+		"| kube-proxy/nftables | external-ip | pod | 1 | answered | refused | nothing | ns/a:http TCP IPv4 |",
+		"| kube-proxy/nftables | other-port | pod | 1 | answered | refused | cluster-ip-on-node | ns/a:http TCP IPv4 |",
+		"| kube-proxy/nftables | all | all | 1 | – | answered by a wrong endpoint | nothing | – |",
+	} {
+		if !strings.Contains(markdown, want) {
+			t.Errorf("no %q in\n%s", want, markdown)
+		}
+	}
+}
+
 func TestDisruptionOutputs(t *testing.T) {
 	dir := t.TempDir()
 	s := buildOf(t, synthetic.StreamRun(synthetic.StreamModels[:4], 5000, 1, 200, 6), dir, Options{NoPNG: true})

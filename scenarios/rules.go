@@ -140,7 +140,7 @@ var rules = map[string]rule{
 	"steps.N.fault.bytes":             count(1<<20, 1<<40, "the memory of a proxier and its tools").unset(),
 	"steps.N.fault.flows":             count(1, 1_000_000, "each takes some 320 bytes of kernel memory").unset(),
 	"steps.N.fault.text":              {pattern: shortText, why: "it is part of one line of a restore, of 64 characters at most"},
-	"steps.N.probe.kind":              {words: []string{"traversal"}},
+	"steps.N.probe.kind":              {words: []string{"traversal", "verdicts"}},
 	"steps.N.probe.positions":         count(2, 1_000, "the first and the last at least"),
 	"steps.N.probe.samples":           count(1, 100_000, "each sample is a separate flow, and conntrack tables are bounded"),
 	"steps.N.probe.method":            {words: []string{"sendto", "flow"}},

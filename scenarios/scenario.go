@@ -222,7 +222,7 @@ type Fault struct {
 
 // Probe measures what the rules cost a packet.
 type Probe struct {
-	Kind      string `yaml:"kind" json:"kind"`                     // traversal
+	Kind      string `yaml:"kind" json:"kind"`                     // traversal; verdicts: how packets to every address of every Service end
 	Positions int    `yaml:"positions,omitempty" json:"positions"` // dispatch positions first … last; default 11 (first, deciles, last); a miss is added
 	Samples   int    `yaml:"samples,omitempty" json:"samples"`     // packets a position; default 500
 	// Method: sendto (default) is the duration of one system call of a fresh flow, in the node's namespace. flow is

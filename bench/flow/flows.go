@@ -345,14 +345,15 @@ func portsByAddress(services []*corev1.Service, family corev1.IPFamily) map[addr
 				continue
 			}
 			for i := range svc.Spec.Ports {
-				names[address{svc.Spec.Ports[i].Protocol, netip.AddrPortFrom(addr, uint16(svc.Spec.Ports[i].Port))}] = portName(svc, &svc.Spec.Ports[i])
+				names[address{svc.Spec.Ports[i].Protocol, netip.AddrPortFrom(addr, uint16(svc.Spec.Ports[i].Port))}] = PortName(svc, &svc.Spec.Ports[i])
 			}
 		}
 	}
 	return names
 }
 
-func portName(svc *corev1.Service, port *corev1.ServicePort) tracker.ServicePortName {
+// PortName names a port of a Service.
+func PortName(svc *corev1.Service, port *corev1.ServicePort) tracker.ServicePortName {
 	return tracker.ServicePortName{
 		NamespacedName: types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name},
 		PortKey:        tracker.PortKey{Name: port.Name, Protocol: port.Protocol},
@@ -374,7 +375,7 @@ func (r *Flows) externalTargets(services []*corev1.Service, family corev1.IPFami
 		}
 		for k := range svc.Spec.Ports {
 			port := &svc.Spec.Ports[k]
-			target := traffic.Target{Service: portName(svc, port), Family: family, Protocol: port.Protocol}
+			target := traffic.Target{Service: PortName(svc, port), Family: family, Protocol: port.Protocol}
 			if !served[target.Service] {
 				continue
 			}

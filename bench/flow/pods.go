@@ -19,12 +19,15 @@ import (
 // SendsFlows reports whether a scenario needs pods that send flows and pods that answer.
 func SendsFlows(s *scenarios.Scenario) bool {
 	return slices.ContainsFunc(s.Steps, func(step scenarios.Step) bool {
-		return step.Traffic != nil || step.Probe != nil && step.Probe.Method == methodFlow
+		return step.Traffic != nil || step.Probe != nil && (step.Probe.Method == methodFlow || step.Probe.Kind == kindVerdicts)
 	})
 }
 
 // methodFlow is the probe's method that sends flows of pods.
 const methodFlow = "flow"
+
+// kindVerdicts is the kind of probe that sends packets to every address.
+const kindVerdicts = "verdicts"
 
 // clientsPerFamily is the number of client addresses. Each has some 64,000 source ports, and conntrack keeps a UDP flow
 // for up to two minutes. With so many, even the highest rate of a scenario reuses a port only after that time.

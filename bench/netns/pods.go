@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	kernelns "github.com/vishvananda/netns"
@@ -28,6 +29,9 @@ var (
 		false: netip.MustParseAddr("169.254.1.2"), true: netip.MustParseAddr("fe80::2"),
 	}
 )
+
+// Outside are addresses of the clients' namespace that belong to no cluster (RFC 5737, RFC 3849), by "is IPv6".
+var Outside = map[bool]netip.Addr{false: netip.MustParseAddr("203.0.113.9"), true: netip.MustParseAddr("2001:db8::9")}
 
 // localTable is the routing table of local addresses (RT_TABLE_LOCAL).
 const localTable = 255
@@ -183,7 +187,15 @@ func bringUp(name string) (netlink.Link, net.HardwareAddr, error) {
 
 // clients adds the clients' addresses to the pods' end, and host routes to the node.
 func (c *cable) clients(pods *Namespace, t PodTopology) error {
-	for _, addr := range t.Clients {
+	v4, v6 := families(t)
+	addrs := slices.Clone(t.Clients)
+	if v4 {
+		addrs = append(addrs, Outside[false])
+	}
+	if v6 {
+		addrs = append(addrs, Outside[true])
+	}
+	for _, addr := range addrs {
 		if err := addRoute(c.near, netip.PrefixFrom(addr, addr.BitLen())); err != nil {
 			return err
 		}
@@ -195,7 +207,7 @@ func (c *cable) clients(pods *Namespace, t PodTopology) error {
 		}
 	}
 	return pods.Do(func() error {
-		for _, addr := range t.Clients {
+		for _, addr := range addrs {
 			if err := addAddress(c.far, addr); err != nil {
 				return err
 			}

@@ -41,7 +41,9 @@ type Probes struct {
 // low. Targets of kinds differ only in their clients. See docs/design/first-packets.md.
 func (r *Probes) Baseline(ctx context.Context) error {
 	r.Host.Memory, _ = machine.ReadKernelMemory()
-	i := slices.IndexFunc(r.Scenario.Steps, func(s scenarios.Step) bool { return s.Probe != nil && s.Probe.Method != "flow" })
+	i := slices.IndexFunc(r.Scenario.Steps, func(s scenarios.Step) bool {
+		return s.Probe != nil && s.Probe.Method != "flow" && s.Probe.Kind != "verdicts"
+	})
 	if i < 0 {
 		return nil
 	}
@@ -74,6 +76,9 @@ func (r *Probes) Baseline(ctx context.Context) error {
 // the rules that each packet crosses.
 func (r *Probes) Traverse(ctx context.Context, p *scenarios.Probe, name string) error {
 	r.Messages.Stage(name, 0, 0)
+	if p.Kind == "verdicts" {
+		return r.verdicts(ctx)
+	}
 	if p.Method == "flow" {
 		return r.traverseFlows(ctx, p, name)
 	}

@@ -141,6 +141,9 @@ const (
 	// BehaviourDiffers is the number of Services that the two proxiers treat differently, in the way that Table names
 	// (subject.Behaviours).
 	BehaviourDiffers Metric = "behaviour_differs" // count
+	// PacketVerdict is how many endpoints answered packets from Method (pod, node, outside) to one address of a Service:
+	// Target is its kind, Outcome how the packets ended. Error: endpoints that the Service does not have.
+	PacketVerdict Metric = "packet_verdict" // count
 	// FlowsUnobserved is the number of unobserved flows and packets: the stream itself had no CPU at their timeout.
 	FlowsUnobserved Metric = "flows_unobserved" // count
 	// ControlFailure is a flow that timed out together with a control flow straight to an endpoint: due → timeout.

@@ -18,8 +18,8 @@ func putIdentity(b []byte, addr [16]byte, port uint16) {
 	binary.BigEndian.PutUint16(b[16:], port)
 }
 
-// readAnswer decodes an answer; ok is false if it is invalid.
-func readAnswer(b []byte) (by netip.AddrPort, question uint64, ok bool) {
+// ReadAnswer decodes an answer; ok is false if it is invalid.
+func ReadAnswer(b []byte) (by netip.AddrPort, question uint64, ok bool) {
 	if len(b) < answerSize {
 		return netip.AddrPort{}, 0, false
 	}

@@ -55,7 +55,7 @@ func hear(fd int) (by netip.AddrPort, question uint64, err error) {
 	case n == 0:
 		return by, 0, errEnded
 	}
-	by, question, ok := readAnswer(packet[:n])
+	by, question, ok := ReadAnswer(packet[:n])
 	if !ok {
 		return by, 0, io.ErrUnexpectedEOF
 	}

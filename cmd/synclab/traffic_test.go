@@ -1,11 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"synclab/bench/raw"
 	"synclab/bench/subject"
@@ -70,6 +73,57 @@ func TestMigrate(t *testing.T) {
 	// kube-proxy's mode nftables removes neither KUBE-FIREWALL, which is kubelet's as well, nor flows that continue.
 	if !differs["nodeport-localhost"] || !left["chains of iptables-nft filter"] || left["chains of iptables-nft nat"] || !left["conntrack entries of TCP"] {
 		t.Errorf("behaviours %v, left %v", differs, left)
+	}
+}
+
+// Two backends of one proxier send real packets to the same places. A flushed table is found: nothing answers behind it.
+func TestVerdictsByPackets(t *testing.T) {
+	const a, b = "synclab/nftables", "synclab/iptables-legacy"
+	for _, name := range []string{a, b} {
+		if s, err := subject.Parse(name); err != nil || s.Available() != nil {
+			t.Skip(err, s.Available())
+		}
+	}
+	ends := func(args ...string) map[string]map[string]string {
+		_, records := runScenario(t, append([]string{"run", "verdicts", "--feed", "api", "--services", "20", "--set", "shape.families=[IPv4]"}, args...)...)
+		ends := map[string]map[string]string{a: {}, b: {}}
+		for _, r := range records {
+			if r.Metric == raw.PacketVerdict {
+				ends[r.Subject][strings.Join([]string{r.Service, r.Protocol, r.Target, r.Method}, " ")] = r.Outcome
+				if r.Error != "" {
+					t.Errorf("%s: %+v", r.Subject, r)
+				}
+			}
+		}
+		return ends
+	}
+	both := ends("--subjects", a+","+b)
+	if len(both[a]) < 20*3*2 {
+		t.Errorf("%d verdicts of 20 Services", len(both[a]))
+	}
+	if diff := cmp.Diff(both[a], both[b]); diff != "" {
+		t.Errorf("(-%s +%s):\n%s", a, b, diff)
+	}
+	flushed := filepath.Join(t.TempDir(), "flushed.yaml")
+	text, err := os.ReadFile("../../scenarios/library/verdicts.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = bytes.Replace(text, []byte("  - probe:"), []byte("  - fault: {kind: flush, table: nat}\n  - probe:"), 1)
+	text = append(text, "proxy: {syncPeriod: 1h}\n"...)
+	if err := os.WriteFile(flushed, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, records := runScenario(t, "run", flushed, "--feed", "api", "--services", "20", "--set", "shape.families=[IPv4]", "--subjects", b)
+	lost := 0
+	for _, r := range records {
+		key := strings.Join([]string{r.Service, r.Protocol, r.Target, r.Method}, " ")
+		if r.Metric == raw.PacketVerdict && both[b][key] == "answered" && r.Outcome != "answered" {
+			lost++
+		}
+	}
+	if lost == 0 {
+		t.Error("packets are answered as before though the table is flushed")
 	}
 }
 

@@ -63,6 +63,7 @@ var metricTexts = []metricText{
 	{raw.LongLivedFlow, GroupFlows, "packet of a long-lived flow"},
 	{raw.RemovedEndpointServing, GroupFlows, "serving time of a removed endpoint"},
 	{raw.NewEndpointDelay, GroupFlows, "delay of a new endpoint"},
+	{raw.PacketVerdict, GroupFlows, "endpoints that answer at an address of a Service"},
 	{raw.Move, GroupFlows, "from the end of one proxier until the tables of the next have every Service"},
 	{raw.MoveSettled, GroupFlows, "from the end of one proxier until the next has converged"},
 	{raw.LeftBehind, GroupFlows, "what a proxier left for the next one"},

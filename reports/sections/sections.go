@@ -23,6 +23,7 @@ var sections = []func(*Summary) doc.Section{
 	(*Summary).targetsSection,
 	(*Summary).packetSection,
 	(*Summary).FaultSection,
+	(*Summary).answersSection,
 	(*Summary).moveSection,
 	(*Summary).DisruptionSection,
 	(*Summary).seenSection,

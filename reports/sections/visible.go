@@ -1,6 +1,10 @@
 package sections
 
 import (
+	"cmp"
+	"fmt"
+	"slices"
+
 	"synclab/bench/raw"
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
@@ -93,4 +97,103 @@ func differenceCell(d *estimate.Distribution) doc.Cell {
 		cell.Text += " ± " + doc.Format((*d.High-*d.Low)/2, "s")
 	}
 	return cell
+}
+
+// verdictKey is one kind of packets to one Service port.
+type verdictKey struct{ service, family, protocol, target, source string }
+
+// knownVerdicts names the behaviour (docs/migrate.md) that explains a difference, by kind of destination.
+var knownVerdicts = map[string]string{
+	"node-port-localhost": "nodeport-localhost", "other-port": "cluster-ip-on-node",
+}
+
+// verdictsOf returns how the packets of a series ended, and counts answers by endpoints of other Services.
+func verdictsOf(c *records.Samples) (ends map[verdictKey]string, wrong int) {
+	ends = map[verdictKey]string{}
+	for _, r := range c.Records {
+		if r.Metric != raw.PacketVerdict {
+			continue
+		}
+		ends[verdictKey{r.Service, r.Family, r.Protocol, r.Target, r.Method}] = r.Outcome
+		if r.Error != "" {
+			wrong++
+		}
+	}
+	return ends, wrong
+}
+
+// answersSection compares how packets to every address of every Service ended, with the first subject as reference.
+func (s *Summary) answersSection() doc.Section {
+	out := doc.Section{ID: "answers", Title: "Who answers packets otherwise", Short: "Answers"}
+	t := &doc.Table{Columns: []doc.Column{{Name: "Subject"}, {Name: "Settings", Differs: true, Row: true}, {Name: "To", Row: true}, {Name: "From", Row: true},
+		{Name: "Addresses", Numeric: true}, {Name: "Reference"}, {Name: "Subject's"}, {Name: "Explained by"}, {Name: "Such as", On: doc.Page | doc.Markdown}}}
+	reference, packets, unexplained := "", 0, 0
+	for _, cell := range s.Collected.Cells {
+		var first map[verdictKey]string
+		for _, one := range s.Collected.Series {
+			samples := one.Cells[cell.ID()]
+			if samples == nil {
+				continue
+			}
+			ends, wrong := verdictsOf(samples)
+			if len(ends) == 0 {
+				continue
+			}
+			packets += len(ends)
+			if wrong > 0 {
+				unexplained += wrong
+				t.Add(s.seriesCell(one.Name), settingsCell(cell), doc.Text("all"), doc.Text("all"), doc.Int(wrong), doc.None(), doc.Text("answered by a wrong endpoint"), doc.Text("nothing"), doc.None())
+			}
+			if first == nil {
+				first, reference = ends, one.Name
+				continue
+			}
+			for _, d := range differences(first, ends) {
+				explained := cmp.Or(knownVerdicts[d.target], "nothing")
+				if explained == "nothing" {
+					unexplained += d.n
+				}
+				t.Add(s.seriesCell(one.Name), settingsCell(cell), doc.Text(d.target), doc.Text(d.source), doc.Int(d.n), doc.Text(d.before), doc.Text(d.after), doc.Text(explained), doc.Text(d.example))
+			}
+		}
+	}
+	if packets == 0 {
+		return out
+	}
+	note := fmt.Sprintf("Real packets to %s addresses and sources, compared with %s: ", doc.Grouped(int64(packets)), reference)
+	if len(t.Rows) == 0 {
+		note += "no difference."
+	} else {
+		note += fmt.Sprintf("%d differences that nothing explains.", unexplained)
+	}
+	out.Add(doc.Block{Note: note}, doc.Block{Table: t})
+	return out
+}
+
+// verdictDifference is a group of addresses at which packets ended otherwise.
+type verdictDifference struct {
+	target, source, before, after, example string
+	n                                      int
+}
+
+func differences(before, after map[verdictKey]string) []verdictDifference {
+	type group struct{ target, source, before, after string }
+	counts, examples := map[group]int{}, map[group]string{}
+	for key, end := range after {
+		if was, there := before[key]; there && was != end {
+			g := group{key.target, key.source, was, end}
+			counts[g]++
+			if example := key.service + " " + key.protocol + " " + key.family; examples[g] == "" || example < examples[g] {
+				examples[g] = example
+			}
+		}
+	}
+	var all []verdictDifference
+	for g, n := range counts {
+		all = append(all, verdictDifference{g.target, g.source, g.before, g.after, examples[g], n})
+	}
+	slices.SortFunc(all, func(a, b verdictDifference) int {
+		return cmp.Or(cmp.Compare(a.target, b.target), cmp.Compare(a.source, b.source), cmp.Compare(a.before, b.before), cmp.Compare(a.after, b.after))
+	})
+	return all
 }
