@@ -109,7 +109,7 @@ func TestVerdictDifferences(t *testing.T) {
 	for _, want := range []string{
 		"compared with kube-proxy/iptables-legacy: 2 differences that nothing explains",
 		"| kube-proxy/nftables | external-ip | pod | 1 | answered | refused | nothing | ns/a:http TCP IPv4 |",
-		"| kube-proxy/nftables | other-port | pod | 1 | answered | refused | cluster-ip-on-node | ns/a:http TCP IPv4 |",
+		"| kube-proxy/nftables | other-port | pod | 1 | answered | refused | cluster-ip-other-ports | ns/a:http TCP IPv4 |",
 		"| kube-proxy/nftables | all | all | 1 | – | answered by a wrong endpoint | nothing | – |",
 	} {
 		if !strings.Contains(markdown, want) {

@@ -102,9 +102,9 @@ func differenceCell(d *estimate.Distribution) doc.Cell {
 // verdictKey is one kind of packets to one Service port.
 type verdictKey struct{ service, family, protocol, target, source string }
 
-// knownVerdicts names the behaviour (docs/migrate.md) that explains a difference, by kind of destination.
+// knownVerdicts names the behaviour (docs/differences.md) that explains a difference, by kind of destination.
 var knownVerdicts = map[string]string{
-	"node-port-localhost": "nodeport-localhost", "other-port": "cluster-ip-on-node",
+	"node-port-localhost": "nodeport-localhost", "other-port": "cluster-ip-other-ports",
 }
 
 // verdictsOf returns how the packets of a series ended, and counts answers by endpoints of other Services.
