@@ -110,7 +110,7 @@ func TestVerdictDifferences(t *testing.T) {
 		"compared with kube-proxy/iptables-legacy: 2 differences that nothing explains",
 		"| kube-proxy/nftables | external-ip | pod | 1 | answered | refused | nothing | ns/a:http TCP IPv4 |",
 		"| kube-proxy/nftables | other-port | pod | 1 | answered | refused | cluster-ip-other-ports | ns/a:http TCP IPv4 |",
-		"| kube-proxy/nftables | all | all | 1 | – | answered by a wrong endpoint | nothing | – |",
+		"| kube-proxy/nftables | all | all | 1 | – | wrong endpoint | nothing | – |",
 	} {
 		if !strings.Contains(markdown, want) {
 			t.Errorf("no %q in\n%s", want, markdown)

@@ -142,7 +142,7 @@ func (s *Summary) answersSection() doc.Section {
 			packets += len(ends)
 			if wrong > 0 {
 				unexplained += wrong
-				t.Add(s.seriesCell(one.Name), settingsCell(cell), doc.Text("all"), doc.Text("all"), doc.Int(wrong), doc.None(), doc.Text("answered by a wrong endpoint"), doc.Text("nothing"), doc.None())
+				t.Add(s.seriesCell(one.Name), settingsCell(cell), doc.Text("all"), doc.Text("all"), doc.Int(wrong), doc.None(), doc.Text("wrong endpoint"), doc.Text("nothing"), doc.None())
 			}
 			if first == nil {
 				first, reference = ends, one.Name
