@@ -26,6 +26,8 @@ type Request struct {
 	KubeProxy     string // the command
 	First, Second Subject
 	Workers       int // batches in parallel; default 1
+	// Kernel is the path of a kernel for User-mode Linux, for Execute; empty: the machine's own.
+	Kernel string
 
 	// Clusters is the number of random clusters; Seed is the seed of the first batch.
 	Clusters int
@@ -246,7 +248,11 @@ func (q *Request) Execute(ctx context.Context, stderr io.Writer, args []string, 
 			tell(e)
 		}
 	})
-	err = netns.Reexec(ctx, bytes.NewReader(request), write, stderr, nil, args...)
+	if q.Kernel == "" {
+		err = netns.Reexec(ctx, bytes.NewReader(request), write, stderr, nil, args...)
+	} else {
+		err = netns.Boot(ctx, q.Kernel, bytes.NewReader(request), write, stderr, nil, args...)
+	}
 	_ = write.Close()
 	told.Wait()
 	return err

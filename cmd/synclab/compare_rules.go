@@ -18,6 +18,7 @@ import (
 
 	"synclab/bench/conform"
 	"synclab/bench/outfile"
+	"synclab/bench/raw"
 	"synclab/bench/subject"
 	"synclab/bench/upstream"
 	"synclab/cmd/synclab/terminal"
@@ -77,7 +78,7 @@ func (f *rulesFlags) register(cmd *cobra.Command) {
 func (f *rulesFlags) args(usual cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if f.rules {
-			for _, name := range []string{"reps", "precision", "budget", "quick", "out", "force", "feed", "max-time", "max-memory", "exec-config", "kubeconfig", "context", "allow-exec-plugins", "dump-iptables"} {
+			for _, name := range []string{"reps", "precision", "budget", "quick", "out", "force", "feed", "max-time", "max-memory", "exec-config", "kubeconfig", "context", "allow-exec-plugins", "dump-iptables", "trace"} {
 				if cmd.Flags().Changed(name) {
 					return badUsage(cmd, "--%s is for measuring: it has no meaning with --rules", name)
 				}
@@ -114,6 +115,9 @@ func (f *rulesFlags) request(cmd *cobra.Command, args []string, s streams, share
 		}
 	}
 	if q.First, q.Second, err = rulesSubjects(cmd, shared.subjects.names); err != nil {
+		return q, err
+	}
+	if q.Kernel, err = f.kernel(cmd, shared.subjects.kernels, s); err != nil {
 		return q, err
 	}
 	if f.minimize != "" {
@@ -162,6 +166,21 @@ func (f *rulesFlags) request(cmd *cobra.Command, args []string, s streams, share
 		}
 	}
 	return q, nil
+}
+
+// kernel returns the path of the kernel to compare on; empty: the machine's own.
+func (f *rulesFlags) kernel(cmd *cobra.Command, names []string, s streams) (string, error) {
+	if err := checkKernels(cmd, names); err != nil {
+		return "", err
+	}
+	if len(names) > 1 {
+		return "", badUsage(cmd, "--kernel %s: --rules compares on one kernel", strings.Join(names, ","))
+	}
+	if len(names) == 0 || names[0] == raw.HostKernel {
+		return "", nil
+	}
+	path, _, err := upstream.Linux(cmd.Context(), upstream.LinuxOptions{Version: names[0], Progress: func(text string) { fmt.Fprintln(s.err, text) }})
+	return path, err
 }
 
 // scenario reads a scenario, in a small size by default.
