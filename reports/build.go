@@ -10,6 +10,7 @@ import (
 
 	"synclab/bench/outfile"
 	"synclab/bench/raw"
+	"synclab/reports/front"
 	"synclab/reports/plots"
 	"synclab/reports/records"
 	"synclab/reports/sections"
@@ -43,14 +44,16 @@ func Build(dirs []string, out string, opts Options) (*sections.Summary, error) {
 	if err := plots.Draw(s, out, !opts.NoPNG); err != nil {
 		return nil, err
 	}
+	s.Verdict = front.Verdict(s)
+	page := front.Document(s)
 	outputs := []struct {
 		name  string
 		write func(*bytes.Buffer) error
 	}{
 		{"bench.txt", func(b *bytes.Buffer) error { return writeBench(b, runs) }},
 		{"summary.json", func(b *bytes.Buffer) error { return writeJSON(s, b) }},
-		{"summary.md", func(b *bytes.Buffer) error { return s.Document().Markdown(b) }},
-		{"index.html", func(b *bytes.Buffer) error { return s.Document().Page(b) }},
+		{"summary.md", func(b *bytes.Buffer) error { return page.Markdown(b) }},
+		{"index.html", func(b *bytes.Buffer) error { return page.Page(b) }},
 	}
 	for _, output := range outputs {
 		var b bytes.Buffer

@@ -20,6 +20,7 @@ import (
 	"synclab/bench/raw"
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
+	"synclab/reports/front"
 	"synclab/reports/sections"
 	"synclab/reports/synthetic"
 )
@@ -40,14 +41,14 @@ func TestSample(t *testing.T) {
 		synthetic.Five, synthetic.FiveSizes(),
 	} {
 		s := buildOf(t, y, filepath.Join(dir, y.ID), Options{})
-		if err := s.Table(os.Stdout); err != nil {
+		if err := front.Terminal(os.Stdout, s); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for name, y := range map[string]synthetic.Recorded{"traversal": synthetic.TraversalRun(synthetic.PacketModels, []int{100, 1000, 5000, 10000, 30000}, 2, 200),
 		"disruption": synthetic.StreamRun(synthetic.StreamModels, 5000, 2, 300, 12), "faults": synthetic.FaultRun(synthetic.StreamModels, 1000, 1, 50)} {
 		s := buildOf(t, y, filepath.Join(dir, name), Options{})
-		if err := s.Table(os.Stdout); err != nil {
+		if err := front.Terminal(os.Stdout, s); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -238,7 +239,7 @@ func TestTableGolden(t *testing.T) {
 		Periods: []string{"1s", "10s"}, Failed: 1, Status: "interrupted", Probe: 30}
 	s := buildOf(t, y, t.TempDir(), Options{NoPNG: true})
 	var b bytes.Buffer
-	if err := s.Table(&b); err != nil {
+	if err := front.Terminal(&b, s); err != nil {
 		t.Fatal(err)
 	}
 	for i, line := range strings.Split(b.String(), "\n") {

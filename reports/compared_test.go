@@ -19,6 +19,7 @@ import (
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
 	"synclab/reports/figure"
+	"synclab/reports/front"
 	"synclab/reports/records"
 	"synclab/reports/sections"
 	"synclab/reports/synthetic"
@@ -71,7 +72,7 @@ func sideOf(t *testing.T, c comparison.CellComparison, series string) comparison
 func outputs(t *testing.T, dir string, s *sections.Summary) (terminal, markdown string) {
 	t.Helper()
 	var table bytes.Buffer
-	if err := s.Table(&table); err != nil {
+	if err := front.Terminal(&table, s); err != nil {
 		t.Fatal(err)
 	}
 	for i, line := range strings.Split(table.String(), "\n") {
@@ -378,7 +379,7 @@ func TestComparedTableGolden(t *testing.T) {
 	y.Churn, y.Probe = 60, 20
 	s := buildOf(t, y, t.TempDir(), Options{NoPNG: true})
 	var b bytes.Buffer
-	if err := s.Table(&b); err != nil {
+	if err := front.Terminal(&b, s); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "compared.golden", b.Bytes())
@@ -415,7 +416,7 @@ func TestApart(t *testing.T) {
 // The page shows when shares of the Services were visible after the start, in a table of all cells and in a plot.
 func TestColdStartShares(t *testing.T) {
 	s := buildOf(t, synthetic.FiveSizes(), t.TempDir(), Options{NoPNG: true})
-	d := s.Document()
+	d := front.Document(s)
 	i := slices.IndexFunc(d.Sections, func(one doc.Section) bool { return one.ID == "cold" })
 	if i < 0 {
 		t.Fatal("no section with the shares of a cold start")

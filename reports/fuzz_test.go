@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"synclab/reports/front"
 	"synclab/reports/plots"
 	"synclab/reports/records"
 )
@@ -39,7 +40,7 @@ func FuzzBuild(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if err := s.Table(io.Discard); err != nil {
+		if err := front.Terminal(io.Discard, s); err != nil {
 			t.Error(err)
 		}
 		page, err := os.ReadFile(filepath.Join(dir, "index.html"))

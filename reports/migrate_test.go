@@ -7,6 +7,7 @@ import (
 
 	"synclab/bench/raw"
 	"synclab/reports/estimate"
+	"synclab/reports/front"
 	"synclab/reports/sections"
 	"synclab/reports/synthetic"
 	"synclab/scenarios"
@@ -130,7 +131,7 @@ func TestMoves(t *testing.T) {
 		t.Errorf("%+v", there)
 	}
 	var out strings.Builder
-	if err := s.Table(&out); err != nil {
+	if err := front.Terminal(&out, s); err != nil {
 		t.Fatal(err)
 	}
 	if text := strings.TrimSpace(out.String()); !strings.HasSuffix(text, "verdict: "+sections.GoWithCare) || !strings.Contains(text, "verdict: "+sections.NoGo) {

@@ -77,7 +77,7 @@ func TestRunsOfOneCell(t *testing.T) {
 			t.Errorf("bench.txt has %d full syncs of %q, want 8", n, of)
 		}
 	}
-	if page := readPage(t, out); strings.Count(page, "<pre>") != 2 {
+	if page := readPage(t, out); strings.Count(page, "<pre tabindex=\"0\">") != 2 {
 		t.Error("the page has no commands that repeat both runs")
 	}
 }

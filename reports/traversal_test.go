@@ -8,6 +8,7 @@ import (
 
 	"synclab/bench/raw"
 	"synclab/reports/estimate"
+	"synclab/reports/front"
 	"synclab/reports/records"
 	"synclab/reports/sections"
 	"synclab/reports/synthetic"
@@ -155,7 +156,7 @@ func TestPacketOutputs(t *testing.T) {
 func TestPacketsGolden(t *testing.T) {
 	s := buildOf(t, synthetic.TraversalRun(synthetic.PacketModels, []int{5000}, 2, 40), t.TempDir(), Options{NoPNG: true})
 	var b bytes.Buffer
-	if err := s.Table(&b); err != nil {
+	if err := front.Terminal(&b, s); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, "packets.golden", b.Bytes())

@@ -15,6 +15,7 @@ import (
 	"synclab/cmd/synclab/terminal"
 	"synclab/reports"
 	"synclab/reports/capacity/page"
+	"synclab/reports/front"
 	"synclab/reports/records"
 	"synclab/reports/sections"
 )
@@ -185,7 +186,7 @@ func report(s streams, dirs []string, out string, format terminal.Format, option
 		fmt.Fprintf(s.err, "%s: no sync was measured before the run ended, so there is no number to report\n", strings.Join(dirs, ", "))
 	}
 	return format.Write(s.out, summary, func(w io.Writer) error {
-		if err := summary.Table(w); err != nil {
+		if err := front.Terminal(w, summary); err != nil {
 			return err
 		}
 		_, err := fmt.Fprintf(w, "\nreport: %s\n", filepath.Join(out, "index.html"))

@@ -52,9 +52,11 @@ type Block struct {
 	// puts "warning: " before each of the list's lines on a terminal. Lead makes a list large: the report's result.
 	Folded, Warn, Lead bool
 	Heading            string
+	Verdict            []Line // of a run
 	Note               string
 	Soft               bool   // the note is of second importance: small on the page
 	HTML               string // for the page only, written by this program
+	Tiles              []Tile // for the page only
 	Plots              []Plot // for the page only
 	Table              *Table
 	Facts              [][2]string // terms and their values
@@ -67,7 +69,7 @@ func (b Block) shown(m Media) bool {
 	if !b.On.has(m) {
 		return false
 	}
-	return b.Heading != "" || b.Note != "" || (m == Page && (len(b.Plots) > 0 || b.HTML != "")) || len(b.Facts) > 0 || len(b.List) > 0 || b.Code != "" ||
+	return b.Heading != "" || len(b.Verdict) > 0 || b.Note != "" || (m == Page && (len(b.Plots) > 0 || len(b.Tiles) > 0 || b.HTML != "")) || len(b.Facts) > 0 || len(b.List) > 0 || b.Code != "" ||
 		(b.Table != nil && !b.Table.on(m).empty())
 }
 
@@ -98,4 +100,5 @@ type Plot struct {
 	SVG     string `json:"svg"`           // file name
 	PNG     string `json:"png,omitempty"` // file name
 	Markup  []byte `json:"-"`
+	Places  string `json:"-"` // markup of the places with values, and of the legend, for the page's script
 }

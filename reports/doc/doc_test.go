@@ -232,6 +232,7 @@ func filled(text func(path string) string) *Document {
 	fill(reflect.ValueOf(d).Elem(), "", text)
 	s := &d.Sections[0]
 	s.Blocks[0].Plots[0].Markup = []byte(`<?xml version="1.0"?><svg width="5" height="6"></svg>`)
+	s.Blocks[0].Plots[0].Places = "<rect/>"
 	whole := s.Blocks[0]
 	titled, within, warning, folded := whole, whole, whole, whole
 	titled.Heading = ""

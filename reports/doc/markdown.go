@@ -28,7 +28,7 @@ func (s Section) markdown(b *strings.Builder) {
 		return
 	}
 	first := blocks[0]
-	if s.Title != "" && !first.Folded && first.Heading == "" && (first.Note != "" || first.title(Markdown) == "") {
+	if s.Title != "" && !first.Folded && first.Heading == "" && len(first.Verdict) == 0 && (first.Note != "" || first.title(Markdown) == "") {
 		fmt.Fprintf(b, "\n### %s\n", s.Title)
 	}
 	for _, block := range blocks {
@@ -44,6 +44,12 @@ func (block Block) markdown(b *strings.Builder) {
 		defer b.WriteString("\n</details>\n")
 	case heading != "":
 		fmt.Fprintf(b, "\n### %s\n", heading)
+	}
+	if len(block.Verdict) > 0 {
+		b.WriteString("\n")
+	}
+	for _, one := range block.Verdict {
+		fmt.Fprintf(b, "- **%s**\n", one.text())
 	}
 	if block.Note != "" {
 		fmt.Fprintf(b, "\n%s\n", block.Note)

@@ -1,7 +1,7 @@
 package doc
 
 import (
-	"bytes"
+	"cmp"
 	_ "embed"
 	"fmt"
 	"html/template"
@@ -11,11 +11,20 @@ import (
 	"strings"
 )
 
-//go:embed page.html.tmpl
-var pageText string
+var (
+	//go:embed page.html.tmpl
+	pageText string
+	//go:embed page.css
+	pageCSS template.CSS
+	//go:embed page.js
+	pageJS template.JS
+)
 
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-	"blocks":   func(s Section) []Block { return s.blocks(Page) },
+	"css":      func() template.CSS { return pageCSS },
+	"js":       func() template.JS { return pageJS },
+	"dark":     (*Document).dark,
+	"blocks":   Section.placed,
 	"table":    func(t *Table) *Table { return t.on(Page) },
 	"heading":  func(t *Table, row []Cell) bool { return t.heading(row) },
 	"sortable": (*Table).sortable,
@@ -36,7 +45,44 @@ func (d *Document) Page(w io.Writer) error {
 			shown.Sections = append(shown.Sections, s)
 		}
 	}
-	return pageTemplate.Execute(w, shown)
+	return pageTemplate.Execute(w, &shown)
+}
+
+// placed is a block with the anchor and the caption of its table.
+type placed struct {
+	Block
+	Anchor, Caption string
+}
+
+// placed returns the blocks for the page.
+func (s Section) placed() []placed {
+	var out []placed
+	used := map[string]int{}
+	for _, b := range s.blocks(Page) {
+		one := placed{Block: b}
+		if b.Table != nil && b.Table.Empty(Page) {
+			one.Table = nil
+		}
+		if one.Table != nil {
+			title := cmp.Or(b.title(Page), b.Table.Title)
+			one.Caption = cmp.Or(title, s.Title)
+			one.Anchor = s.ID + "-" + cmp.Or(slug(title), "table")
+			used[one.Anchor]++
+			if n := used[one.Anchor]; n > 1 {
+				one.Anchor += fmt.Sprintf("-%d", n)
+				one.Caption += fmt.Sprintf(", table %d", n)
+			}
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+var noSlug = regexp.MustCompile(`[^a-z0-9]+`)
+
+// slug is a text as a part of an anchor.
+func slug(text string) string {
+	return strings.Trim(noSlug.ReplaceAllString(strings.ToLower(text), "-"), "-")
 }
 
 // sortable reports whether the rows may change places.
@@ -94,6 +140,12 @@ func (c Column) class(cell Cell) string {
 			out = append(out, one.name)
 		}
 	}
+	switch {
+	case cell.Heat < 0:
+		out = append(out, fmt.Sprintf("better%d", -cell.Heat))
+	case cell.Heat > 0:
+		out = append(out, fmt.Sprintf("worse%d", cell.Heat))
+	}
 	return strings.Join(out, " ")
 }
 
@@ -103,16 +155,4 @@ func swatch(c color.NRGBA) template.CSS {
 		return ""
 	}
 	return template.CSS(fmt.Sprintf("#%02x%02x%02x", c.R, c.G, c.B)) //nolint:gosec // three numbers
-}
-
-var svgSize = regexp.MustCompile(`<svg width="[^"]*" height="[^"]*"`)
-
-// inline removes the XML head of the plot's SVG and lets the page set the width. vgsvg escapes all texts.
-func (p Plot) inline() template.HTML {
-	markup := p.Markup
-	if i := bytes.Index(markup, []byte("<svg")); i >= 0 {
-		markup = markup[i:]
-	}
-	open := fmt.Sprintf(`<svg role="img" aria-label="%s"`, template.HTMLEscapeString(p.Title))
-	return template.HTML(svgSize.ReplaceAllLiteral(markup, []byte(open))) //nolint:gosec // drawn by this program
 }

@@ -21,7 +21,14 @@ func content(t *testing.T, blocks ...Block) string {
 // tableContent is the page's table: its head, its rows and its end, each on a line.
 func tableContent(t *testing.T, table *Table) string {
 	t.Helper()
-	return strings.TrimSpace(content(t, Block{Table: table})) + "\n"
+	table.Title = "Title"
+	out := content(t, Block{Table: table})
+	head := `<h3>Title</h3><p class="tools"><a href="#one-title" aria-label="Link to this table: Title">#&nbsp;link</a></p>
+<div class="scroll" tabindex="0" role="group" aria-label="Title" id="one-title">`
+	if !strings.HasPrefix(out, head) {
+		t.Errorf("got %s, want first %s", out, head)
+	}
+	return strings.TrimSpace(strings.TrimPrefix(out, head)) + "\n"
 }
 
 var (
@@ -51,7 +58,7 @@ func TestEscaping(t *testing.T) {
 	}
 	var missing []string
 	filled(func(path string) string {
-		if !strings.Contains(shown, marked(path)) {
+		if !strings.Contains(shown, marked(path)) && !strings.Contains(path, ".Tiles.") && !strings.HasSuffix(path, ".Places") {
 			missing = append(missing, path[strings.LastIndex(path, ".")+1:])
 		}
 		return path
@@ -116,14 +123,15 @@ func TestSortValues(t *testing.T) {
 	table.Add(Text("d"), NoneFor("not measured"))
 	table.Add(Text("e"), Optional(nil, "s"))
 	same(t, tableContent(t, table), `
-<div class="scroll"><table class="sortable">
+<table class="sortable">
+<caption>Title</caption>
 <thead><tr><th scope="col">Name</th><th class="num" scope="col">n</th></tr></thead>
 <tbody>
-<tr><td>a</td><td data-v="0.123456789" title="0.123456789 s" class="num">123`+"\u00a0"+`ms</td></tr>
-<tr><td>b</td><td data-v="12345" class="num">12,345</td></tr>
-<tr><td>c</td><td data-v="0" class="loud num">none</td></tr>
-<tr><td>d</td><td title="not measured" class="faint num">–</td></tr>
-<tr><td>e</td><td class="faint num">–</td></tr>
+<tr><th scope="row">a</th><td data-v="0.123456789" title="0.123456789 s" class="num">123`+"\u00a0"+`ms</td></tr>
+<tr><th scope="row">b</th><td data-v="12345" class="num">12,345</td></tr>
+<tr><th scope="row">c</th><td data-v="0" class="loud num">none</td></tr>
+<tr><th scope="row">d</th><td title="not measured" class="faint num">–</td></tr>
+<tr><th scope="row">e</th><td class="faint num">–</td></tr>
 </tbody></table></div>
 `)
 }
@@ -134,11 +142,12 @@ func TestPageHeadings(t *testing.T) {
 	table.Heading("part")
 	table.Add(Text("a"), Text("1"), None())
 	same(t, tableContent(t, table), `
-<div class="scroll"><table>
+<table>
+<caption>Title</caption>
 <thead><tr><th scope="col">Name</th><th scope="col">n</th></tr></thead>
 <tbody>
 <tr><th scope="colgroup" colspan="2">part</th></tr>
-<tr><td>a</td><td>1</td></tr>
+<tr><th scope="row">a</th><td>1</td></tr>
 </tbody></table></div><p class="note">note</p>
 `)
 }
@@ -149,11 +158,12 @@ func TestPageCells(t *testing.T) {
 	table := &Table{Columns: []Column{{Name: "kube-proxy/nftables", Color: red, Title: "explained"}}}
 	table.Add(Cell{Text: "3 s", Sub: "4 s", Color: red, Terminal: "shell", Narrow: "narrow", Markdown: "request"})
 	same(t, tableContent(t, table), `
-<div class="scroll"><table class="sortable">
+<table class="sortable">
+<caption>Title</caption>
 <thead><tr><th title="explained" scope="col" style="border-top:3px solid #ff0100">kube-proxy/
 nftables</th></tr></thead>
 <tbody>
-<tr><td><span class="named"><i class="swatch" style="background:#ff0100"></i><span>3`+"\u00a0"+`s</span></span><small>4`+"\u00a0"+`s</small></td></tr>
+<tr><th scope="row"><span class="named"><i class="swatch" style="background:#ff0100"></i><span>3`+"\u00a0"+`s</span></span><small>4`+"\u00a0"+`s</small></th></tr>
 </tbody></table></div>
 `)
 }
@@ -162,7 +172,7 @@ nftables</th></tr></thead>
 func TestPlots(t *testing.T) {
 	plot := Plot{Name: "p", Title: `a "title"`, Caption: "caption", SVG: "p.svg", Markup: []byte(`<?xml version="1.0"?>` + "\n" + `<svg width="5in" height="6in" viewBox="0 0 1 1"></svg>`)}
 	out := content(t, Block{Plots: []Plot{plot}})
-	contains(t, out, `<div class="figures one">`, `<figure id="p"><div class="plot"><svg role="img" aria-label="a &#34;title&#34;" viewBox="0 0 1 1"></svg></div>`, `<a href="p.svg">SVG</a>`)
+	contains(t, out, `<div class="figures one">`, `<figure id="p"><div class="plot" tabindex="0" role="group" aria-label="a &#34;title&#34;"><svg role="img" aria-label="a &#34;title&#34;" viewBox="0 0 1 1"></svg></div>`, `<a href="p.svg">SVG</a>`)
 	lacks(t, out, "<?xml", "5in", "PNG")
 	plot.PNG = "p.png"
 	contains(t, content(t, Block{Plots: []Plot{plot, plot}}), `<div class="figures">`, `<a href="p.png">PNG</a>`)
@@ -174,7 +184,7 @@ func TestPageOrder(t *testing.T) {
 		Facts: [][2]string{{"term", "1 s"}}, List: []string{"one", "two"}, Code: "a < b"}
 	out := content(t, b)
 	at := 0
-	for _, want := range []string{"<h3>Heading</h3>", "<p>note</p>", "<b>html</b>", "<table", "<dl><dt>term</dt><dd>1\u00a0s</dd></dl>", `<ul class="list"><li>one</li><li>two</li></ul>`, "<pre>a &lt; b</pre>"} {
+	for _, want := range []string{"<h3>Heading</h3>", "<p>note</p>", "<b>html</b>", "<table", "<dl><dt>term</dt><dd>1\u00a0s</dd></dl>", `<ul class="list"><li>one</li><li>two</li></ul>`, `<pre tabindex="0">a &lt; b</pre>`} {
 		i := strings.Index(out[at:], want)
 		if i < 0 {
 			t.Fatalf("%q is missing or too early in:\n%s", want, out)

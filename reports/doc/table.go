@@ -71,6 +71,7 @@ type Cell struct {
 	Color                      color.NRGBA
 	Faint                      bool
 	Loud                       bool // a result that should not occur
+	Heat                       int  // background on the page: -3 (much better than the baseline) to 3 (much worse)
 }
 
 // None is a value that does not exist or was not measured.

@@ -30,7 +30,7 @@ func (s Section) text(b *strings.Builder) {
 	if len(blocks) == 0 {
 		return
 	}
-	if first := blocks[0]; s.Title != "" && !first.Warn && first.Heading == "" && (first.Note != "" || first.title(Terminal) == "") {
+	if first := blocks[0]; s.Title != "" && !first.Warn && first.Heading == "" && len(first.Verdict) == 0 && (first.Note != "" || first.title(Terminal) == "") {
 		b.WriteString("\n" + Wrap(s.Title, Width, "  ") + "\n")
 	}
 	tables, tails := make([]string, len(blocks)), make([]string, len(blocks))
@@ -53,6 +53,12 @@ func (block Block) text(b *strings.Builder, table string) {
 	if block.Heading != "" {
 		b.WriteString("\n")
 		line(block.Heading, "  ")
+	}
+	if len(block.Verdict) > 0 {
+		b.WriteString("\n")
+	}
+	for _, one := range block.Verdict {
+		line(one.text(), "  ")
 	}
 	if block.Note != "" {
 		b.WriteString("\n")

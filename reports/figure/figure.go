@@ -48,6 +48,8 @@ type Figure struct {
 	Name, Title, Caption string
 	Legend               []legendEntry
 	Panels               []panel
+
+	hots []hot // of the last drawing
 }
 
 type legendEntry struct {
@@ -174,6 +176,7 @@ func (f *Figure) drawOn(c draw.Canvas) {
 	title.YAlign = draw.YTop
 	c.FillText(title, vg.Point{X: inner.Min.X, Y: inner.Max.Y}, f.Title)
 	y := inner.Max.Y - titleSize - 8
+	f.hots = nil
 	label := Sans(SmallSize, false)
 	label.YAlign = draw.YCenter
 	for _, row := range f.legendRows(inner.Size().X) {
@@ -185,6 +188,9 @@ func (f *Figure) drawOn(c draw.Canvas) {
 				t.Thumbnail(&thumb)
 			}
 			c.FillText(label, vg.Point{X: x + legendThumb + 5, Y: y - legendHeight/2 + 1}, e.text)
+			if own := thumbColor(e.thumbs[0]); own != nil {
+				f.hots = append(f.hots, hot{Rectangle: vg.Rectangle{Min: vg.Point{X: x, Y: y - legendHeight}, Max: vg.Point{X: x + legendEntryWidth(e) - 4, Y: y}}, text: e.text, toggle: svgColor(own)})
+			}
 			x += legendEntryWidth(e)
 		}
 		y -= legendHeight
@@ -230,6 +236,7 @@ func (f *Figure) Save(out string, png bool) (doc.Plot, error) {
 	if err := outfile.Write(filepath.Join(out, one.SVG), one.Markup, 0o644); err != nil {
 		return one, err
 	}
+	one.Places = f.interactive()
 	if !png {
 		return one, nil
 	}

@@ -14,6 +14,7 @@ import (
 type sizeLine struct {
 	text   string
 	format func(float64) string
+	unit   string
 	of     func(*records.Series, records.Cell) estimate.Sample
 }
 
@@ -29,6 +30,7 @@ func comparedLines(s *sections.Summary, line records.SweepLine, f *figure.Figure
 			for _, cell := range line.Cells {
 				if values := panel.of(one, cell); len(values) > 0 && values.Median() > 0 {
 					point := figure.SizePoint{X: float64(cell.Services), Distribution: estimate.Describe(values)}
+					addRaw(p, point.X, repetitions(values), s.Color(i))
 					points = append(points, point)
 					xys = append(xys, plotter.XY{X: point.X, Y: point.Median})
 				}
@@ -39,6 +41,7 @@ func comparedLines(s *sections.Summary, line records.SweepLine, f *figure.Figure
 			look := s.Look(i)
 			figure.AddLine(p, xys, look.Color, look.Dashes...)
 			figure.AddMedians(p, points, look.Color, look.Shape)
+			f.Values(p, one.Name, "Services", points, panel.unit, look.Color)
 			last := xys[len(xys)-1]
 			ends.Labels = append(ends.Labels, figure.EndLabel{X: last.X, Y: last.Y, Text: one.Name, Color: look.Color})
 		}
@@ -73,5 +76,5 @@ func comparedCounts(s *sections.Summary, line records.SweepLine, f *figure.Figur
 		}
 	}
 	f.Caption = "Rules in all tables, counted by the kernel where such counts exist. Lines of subjects with the same rules overlap."
-	return comparedLines(s, line, f, []sizeLine{{"rules", figure.TickCount, count(false)}, {"elements of sets and maps", figure.TickCount, count(true)}})
+	return comparedLines(s, line, f, []sizeLine{{"rules", figure.TickCount, "count", count(false)}, {"elements of sets and maps", figure.TickCount, "count", count(true)}})
 }

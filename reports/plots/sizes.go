@@ -32,6 +32,15 @@ func addRaw(p *plot.Plot, x float64, values []float64, c color.NRGBA) {
 	}
 }
 
+// repetitions returns the median of each repetition.
+func repetitions(values estimate.Sample) []float64 {
+	var out []float64
+	for _, v := range values.ByRepetition(50) {
+		out = append(out, v.Value)
+	}
+	return out
+}
+
 // thin keeps at most n values, evenly picked from the sorted ones, including the smallest and the largest.
 func thin(values []float64, n int) []float64 {
 	sorted := slices.Sorted(slices.Values(values))
@@ -78,6 +87,7 @@ func growthFigure(s *sections.Summary, line records.SweepLine, name, title strin
 			}
 			drawn++
 			thumbs := []plot.Thumbnailer{figure.AddMedians(p, points, s.Color(i), w.shape)}
+			f.Values(p, one.Name+", "+w.text, "Services", points, "s", s.Color(i))
 			label := one.Name + " " + w.text
 			for _, g := range s.Growth {
 				if g.Series == one.Name && g.Metric == w.metric && g.Kind == w.kind && g.Settings == line.Settings && g.Scenario == line.Scenario {

@@ -129,8 +129,8 @@ func addPositions(p *plot.Plot, ends *figure.EndLabels, cost sections.PacketCost
 // packetsBySize draws the last Service and the miss versus Services, with the published chart behind them.
 func packetsBySize(s *sections.Summary, line records.SweepLine, f *figure.Figure) *figure.Figure {
 	f.Caption = "At the last Service of the dispatch, and for an address of no Service: medians with 95 % confidence intervals. If dispatch is a list of rules, the cost grows with the number of Services."
-	f = comparedLines(s, line, f, []sizeLine{{"first packet, last Service", figure.TickSeconds, (*records.Series).LastPosition},
-		{"first packet, address of no Service", figure.TickSeconds, func(s *records.Series, c records.Cell) estimate.Sample { return s.At(c, -1) }}})
+	f = comparedLines(s, line, f, []sizeLine{{"first packet, last Service", figure.TickSeconds, "s", (*records.Series).LastPosition},
+		{"first packet, address of no Service", figure.TickSeconds, "s", func(s *records.Series, c records.Cell) estimate.Sample { return s.At(c, -1) }}})
 	if f == nil || slices.Max(line.Sizes()) < 5000 {
 		return f // the chart starts at 5,000
 	}
@@ -195,7 +195,7 @@ func flowsByPosition(s *sections.Summary) *figure.Figure {
 func flowsBySize(s *sections.Summary, line records.SweepLine) *figure.Figure {
 	var panels []sizeLine
 	for _, method := range records.Methods[1:] {
-		panels = append(panels, sizeLine{flowTexts[method], figure.TickSeconds, func(one *records.Series, cell records.Cell) estimate.Sample {
+		panels = append(panels, sizeLine{flowTexts[method], figure.TickSeconds, "s", func(one *records.Series, cell records.Cell) estimate.Sample {
 			samples := one.Cells[cell.ID()]
 			positions := samples.Positions(method)
 			if len(positions) == 0 {

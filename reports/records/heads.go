@@ -100,6 +100,18 @@ func (r RunHead) Measured() string {
 	return text
 }
 
+// Place is when and where the run was measured, in a few words.
+func (r RunHead) Place() string {
+	parts := []string{r.Started.Format("2006-01-02"), doc.Plural(len(r.Subjects), "subject"), doc.Plural(r.Reps, "repetition")}
+	if kernels := r.kernels(); kernels != "" {
+		parts = append(parts, "Linux "+kernels)
+	}
+	if r.Machine.CPUs > 0 {
+		parts = append(parts, doc.Plural(r.Machine.CPUs, "CPU"))
+	}
+	return strings.Join(parts, ", ")
+}
+
 // VersionList has the names and versions of everything that the numbers depend on.
 func (r RunHead) VersionList() [][2]string {
 	var out [][2]string

@@ -91,14 +91,14 @@ func (s *Summary) SidesTable(c *comparison.CellComparison) *doc.Table {
 	}
 	for _, side := range c.Sides {
 		baseline := c.Nearest(side)
-		subject := s.seriesCell(side.Series)
+		subject := s.SeriesCell(side.Series)
 		subject.Markdown, subject.Sub = side.Series, "baseline"
 		if baseline != "" {
 			subject.Sub = "baseline: " + baseline
 		}
 		cells := []doc.Cell{subject, doc.Text(baseline)}
 		for _, text := range comparison.FigureTexts {
-			cell := figureCell(side, text)
+			cell := FigureCell(side, text)
 			if r := c.Ratio(side.Series, baseline, text.Name); r != nil {
 				cell.Sub = r.Words
 				cell.Markdown = cell.Text + " (" + strings.TrimSuffix(r.Words+", "+r.IntervalText(), ", ") + ")"
@@ -107,11 +107,11 @@ func (s *Summary) SidesTable(c *comparison.CellComparison) *doc.Table {
 		}
 		t.Add(cells...)
 	}
-	t.Note = s.mediansText()
+	t.Note = s.MediansText()
 	return t
 }
 
-func figureCell(side comparison.Side, text comparison.FigureText) doc.Cell {
+func FigureCell(side comparison.Side, text comparison.FigureText) doc.Cell {
 	f := side.Figure(text.Name)
 	if f == nil {
 		if side.NotReached(text.Name) {
@@ -138,7 +138,7 @@ func (s *Summary) ratiosTable(c *comparison.CellComparison) *doc.Table {
 		t.Columns = append(t.Columns, doc.Column{Name: text.Column(), Numeric: true, Title: "ratio and its 95 % confidence interval; " + text.Title})
 	}
 	for _, pair := range c.Pairs() {
-		subject := s.seriesCell(pair[0])
+		subject := s.SeriesCell(pair[0])
 		subject.Sub = "baseline: " + pair[1]
 		cells := []doc.Cell{subject}
 		for _, text := range comparison.FigureTexts {
@@ -165,7 +165,7 @@ func (s *Summary) shortRatiosTable(c *comparison.CellComparison) *doc.Table {
 			baseline = pair[1]
 			t.Heading("baseline: " + baseline)
 		}
-		cells := []doc.Cell{s.seriesCell(pair[0])}
+		cells := []doc.Cell{s.SeriesCell(pair[0])}
 		for _, name := range shortRatios {
 			cells = append(cells, doc.Text(c.Ratio(pair[0], pair[1], name).Short()))
 		}

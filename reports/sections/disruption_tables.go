@@ -90,7 +90,7 @@ func (s *Summary) DisruptionTotals(cell records.Cell) *doc.Table {
 		if total.AddedP99 != nil {
 			most.Text, most.Sub = signedTime(*total.AddedP99), "step "+total.text()
 		}
-		t.Add(s.seriesCell(d.Series), doc.Int(total.Flows), countCell(total.Failed, total.Flows, total.FailedAtMost),
+		t.Add(s.SeriesCell(d.Series), doc.Int(total.Flows), countCell(total.Failed, total.Flows, total.FailedAtMost),
 			countCell(total.Misrouted, total.Flows, total.MisroutedAtMost), p50, p99, most, ofCell(total.LongLivedTCPBroken, total.LongLivedTCP),
 			ofCell(total.LongLivedUDPRemoved, total.LongLivedUDP), ofCell(total.LongLivedUDPLost, total.LongLivedUDP), unwatchedCell(d.Unwatched))
 	}
@@ -213,7 +213,7 @@ func (s *Summary) disruptedRow(d Disruption, step DisruptedStep) []doc.Cell {
 		failed.Sub = step.outcomes()
 	}
 	longest := func(d estimate.Distribution) float64 { return d.Max }
-	return []doc.Cell{name, s.seriesCell(d.Series), doc.Int(step.Flows), distributionCell(step.Answered, medianValue, false), p99,
+	return []doc.Cell{name, s.SeriesCell(d.Series), doc.Int(step.Flows), distributionCell(step.Answered, medianValue, false), p99,
 		distributionCell(step.Answered, longest, false), added, failed, countCell(step.Misrouted, step.Flows, step.MisroutedAtMost),
 		longestCell(step.RemovedEndpointServing), step.AddedCell(), longestCell(step.LongLivedLeft),
 		ofCell(step.LongLivedTCPBroken, step.LongLivedTCP), ofCell(step.LongLivedUDPRemoved, step.LongLivedUDP)}

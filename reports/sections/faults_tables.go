@@ -274,7 +274,7 @@ func (s *Summary) violationTable() *doc.Table {
 	_, series := s.invariantNames()
 	for _, one := range series {
 		checked, violations, of := s.InvariantTotals(one)
-		t.Add(s.seriesCell(one), doc.Int(checked), doc.Int(violations), doc.Text(strings.Join(of, " ")))
+		t.Add(s.SeriesCell(one), doc.Int(checked), doc.Int(violations), doc.Text(strings.Join(of, " ")))
 	}
 	return t
 }

@@ -96,6 +96,23 @@ func capacities(c *records.Collection, s *Summary, slos SLOs) []Capacity {
 	return out
 }
 
+// SingleSizes judges each series at its largest size, for runs without a sweep.
+func (s *Summary) SingleSizes() []Capacity {
+	limits := map[string]float64{ClauseFull: s.SLOs.FullSync, ClauseNPL: s.SLOs.ProgrammingP99, ClausePacket: s.SLOs.FirstPacket}
+	var out []Capacity
+	for _, k := range largestFigures(s.KeyFigures) {
+		line := records.SweepLine{Scenario: k.Cell.Scenario, Settings: k.Cell.Settings(), Cells: []records.Cell{k.Cell}}
+		for _, clause := range []string{ClauseFull, ClauseNPL, ClausePacket} {
+			if sizes := s.clauseValues(line, k.Series, clause); len(sizes) > 0 {
+				one := Judge(sizes, limits[clause])
+				one.Series, one.Scenario, one.Settings, one.Clause = k.Series, line.Scenario, line.Settings, clause
+				out = append(out, one)
+			}
+		}
+	}
+	return out
+}
+
 // clauseValues are the measured values of a clause, smallest size first. If two cells have one size (with different
 // endpoint counts), the worse value counts.
 func (s *Summary) clauseValues(line records.SweepLine, series, clause string) []MeasuredSize {
@@ -255,7 +272,7 @@ func (s *Summary) sloTable() *doc.Table {
 		if c.Stopped {
 			atViolated.Text = comparison.LimitText(*c.ValueAtViolated, "s")
 		}
-		t.Add(s.seriesCell(c.Series), doc.Text(c.Scenario), doc.Text(records.ShortSettings(c.Settings)), doc.Text(c.sloText()),
+		t.Add(s.SeriesCell(c.Series), doc.Text(c.Scenario), doc.Text(records.ShortSettings(c.Settings)), doc.Text(c.sloText()),
 			met, doc.Optional(c.ValueAtMet, "s"), violated, atViolated, doc.Text(c.Verdict))
 	}
 	return t

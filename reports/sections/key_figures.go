@@ -16,7 +16,7 @@ func (s *Summary) KeySection() doc.Section {
 		return out
 	}
 	t := s.keyTable()
-	t.Note = s.mediansText()
+	t.Note = s.MediansText()
 	if t.Empty(doc.Page) {
 		return out
 	}
@@ -44,7 +44,7 @@ func (s *Summary) keyTable() *doc.Table {
 		return func(k KeyFigures) doc.Cell { return distributionCell(d(k), medianValue, false) }
 	}
 	t := doc.TableOf(s.KeyFigures,
-		field(doc.Column{Name: "Subject"}, func(k KeyFigures) doc.Cell { return s.seriesCell(k.Series) }),
+		field(doc.Column{Name: "Subject"}, func(k KeyFigures) doc.Cell { return s.SeriesCell(k.Series) }),
 		field(doc.Column{Name: "Services", Numeric: true, Row: true}, func(k KeyFigures) doc.Cell { return doc.Int(k.Cell.Services) }),
 		field(endpointsColumn(), func(k KeyFigures) doc.Cell { return endpointsCell(k.Cell) }),
 		field(doc.Column{Name: "Settings", Above: true, Row: true}, func(k KeyFigures) doc.Cell { return settingsCell(k.Cell) }),
@@ -113,7 +113,7 @@ func (s *Summary) phaseSection() doc.Section {
 		return doc.Value(seconds, "s")
 	}
 	for _, p := range s.tablePhases() {
-		t.Add(s.seriesCell(p.Series), doc.Int(p.Cell.Services), settingsCell(p.Cell), doc.Text(p.Kind), phase(p.Plan), phase(p.Encode), phase(p.Jumps),
+		t.Add(s.SeriesCell(p.Series), doc.Int(p.Cell.Services), settingsCell(p.Cell), doc.Text(p.Kind), phase(p.Plan), phase(p.Encode), phase(p.Jumps),
 			phase(p.ToolUser), phase(p.ToolSys), phase(p.PostSync), doc.Value(p.Rest, "s"))
 	}
 	out.Add(doc.Block{On: doc.Terminal, Table: t})

@@ -48,7 +48,7 @@ func (s *Summary) fitTables() []*doc.Table {
 		for _, size := range g.Sizes {
 			sizes = append(sizes, doc.Grouped(int64(size)))
 		}
-		growth.Add(s.seriesCell(g.Series), doc.Text(records.ShortSettings(g.Settings)), doc.Text(g.Label()),
+		growth.Add(s.SeriesCell(g.Series), doc.Text(records.ShortSettings(g.Settings)), doc.Text(g.Label()),
 			doc.Cell{Text: ExponentText(g.Slope), Value: doc.Exact(g.Slope)}, doc.Cell{Text: IntervalText(g.Fit, ExponentText), Faint: g.SlopeLow == nil},
 			doc.Text(LocalText(g.Power)), doc.Cell{Text: FitsText(g.Power), Loud: g.Bends}, doc.Int(g.Repetitions), doc.Text(strings.Join(sizes, " ")))
 	}
@@ -60,7 +60,7 @@ func (s *Summary) fitTables() []*doc.Table {
 		if f.N < 2 {
 			continue
 		}
-		packet.Add(s.seriesCell(f.Series), doc.Int(f.Cell.Services), settingsCell(f.Cell),
+		packet.Add(s.SeriesCell(f.Series), doc.Int(f.Cell.Services), settingsCell(f.Cell),
 			doc.Value(f.Slope, "s"), doc.Cell{Text: IntervalText(f.Fit, func(v float64) string { return doc.Format(v, "s") }), Faint: f.SlopeLow == nil}, doc.Value(f.Intercept, "s"),
 			doc.Optional(f.Empty, "s"), doc.Value(f.Worst, "s"), doc.Text(records.PositionText(f.WorstAt)))
 	}
@@ -145,7 +145,7 @@ func (s *Summary) rowCells(r Row) []doc.Cell {
 			scenario = r.Cell.Scenario
 		}
 	}
-	return []doc.Cell{{Text: r.Label()}, s.seriesCell(r.Series), doc.Int(r.Cell.Services), endpointsCell(r.Cell),
+	return []doc.Cell{{Text: r.Label()}, s.SeriesCell(r.Series), doc.Int(r.Cell.Services), endpointsCell(r.Cell),
 		{Text: scenario}, settingsCell(r.Cell), {Text: doc.Grouped(int64(r.N)), Value: fmt.Sprint(r.N)}, doc.Int(r.Repetitions),
 		doc.Value(r.Median, r.Unit), interval, doc.Value(r.P90, r.Unit), p99, doc.Value(r.Min, r.Unit), doc.Value(r.Max, r.Unit)}
 }

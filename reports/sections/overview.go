@@ -58,7 +58,7 @@ func (s *Summary) overviewTable() *doc.Table {
 	for _, c := range s.everyCell() {
 		place := []doc.Cell{doc.Int(c.Cell.Services), endpointsCell(c.Cell), settingsCell(c.Cell)}
 		for _, side := range c.Sides {
-			t.Add(slices.Concat([]doc.Cell{s.seriesCell(side.Series)}, place, overviewCells(c, side))...)
+			t.Add(slices.Concat([]doc.Cell{s.SeriesCell(side.Series)}, place, overviewCells(c, side))...)
 		}
 		for _, through := range []string{"legacy", "nf_tables"} {
 			for _, on := range comparison.PlacesOf(c.Sides) {
@@ -76,7 +76,7 @@ func overviewCells(c comparison.CellComparison, side comparison.Side) []doc.Cell
 	var cells []doc.Cell
 	baseline := c.Nearest(side)
 	ratio := func(name string) doc.Cell {
-		cell := figureCell(side, comparison.FigureTextOf(name))
+		cell := FigureCell(side, comparison.FigureTextOf(name))
 		if r := c.Ratio(side.Series, baseline, name); r != nil {
 			cell.Sub = strings.TrimSuffix(r.Words+", "+r.IntervalText(), ", ")
 			cell.Title += ", ratio to " + baseline + ": " + doc.Exact(r.Ratio)
@@ -87,7 +87,7 @@ func overviewCells(c comparison.CellComparison, side comparison.Side) []doc.Cell
 		return cell
 	}
 	for _, sync := range []string{comparison.FigureFull, comparison.FigurePartial} {
-		kernel := figureCell(side, comparison.FigureTextOf(comparison.KernelPart[sync]))
+		kernel := FigureCell(side, comparison.FigureTextOf(comparison.KernelPart[sync]))
 		whole, part := side.Figure(sync), side.Figure(comparison.KernelPart[sync])
 		if whole != nil && part != nil && whole.Value > 0 && part.Value > 0 && !whole.AtLeast {
 			kernel.Sub = doc.Format(part.Value/whole.Value, "ratio")
@@ -129,7 +129,7 @@ func (s *Summary) floorTable() *doc.Table {
 			t.Heading(heading)
 		}
 		for _, side := range c.Sides {
-			cells := []doc.Cell{s.seriesCell(side.Series)}
+			cells := []doc.Cell{s.SeriesCell(side.Series)}
 			for _, sync := range []string{comparison.FigureFull, comparison.FigurePartial} {
 				cells = append(cells, doc.Text(comparison.FigureValue(side.Figure(sync), false)), doc.Text(comparison.FigureValue(side.Figure(comparison.KernelPart[sync]), false)), doc.Text(c.TimesFloor(side, sync)))
 			}

@@ -3,9 +3,7 @@ package sections
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"slices"
-	"strings"
 
 	"synclab/bench/raw"
 	"synclab/reports/comparison"
@@ -40,33 +38,19 @@ var sections = []func(*Summary) doc.Section{
 	(*Summary).verdictSection,
 }
 
-// Document is the report of a summary.
-func (s *Summary) Document() *doc.Document {
-	d := &doc.Document{Kind: "synclab report", Title: s.Title, Subtitle: s.subtitle(),
-		Footer: `Derived from run.json and records.jsonl by synclab; the same numbers in machine-readable form are in <a href="summary.json">summary.json</a>, ` +
-			`raw syncs for benchstat in <a href="bench.txt">bench.txt</a>.`}
+// Sections returns the parts of the report. Package front puts the first screen before them.
+func (s *Summary) Sections() []doc.Section {
+	var out []doc.Section
 	for _, section := range sections {
-		d.Sections = append(d.Sections, section(s))
+		out = append(out, section(s))
 	}
-	return d
-}
-
-// Table writes the key figures, and where syncs spend their time, for a terminal.
-func (s *Summary) Table(w io.Writer) error { return s.Document().Text(w) }
-
-// subtitle has the descriptions of the scenarios.
-func (s *Summary) subtitle() string {
-	var parts []string
-	for _, run := range s.Runs {
-		parts = append(parts, run.Description)
-	}
-	return strings.Join(records.Distinct(parts), " ")
+	return out
 }
 
 // resultSection has the result in sentences, the warnings, and the differences between several runs.
 func (s *Summary) resultSection() doc.Section {
-	out := doc.Section{ID: "summary", Title: "Summary"}
-	out.Add(doc.Block{On: doc.Page | doc.Markdown, List: s.Sentences, Lead: true})
+	out := doc.Section{ID: "summary", Title: "In more words", Short: "Words"}
+	out.Add(doc.Block{On: doc.Page, Folded: true, Heading: "The result in sentences", List: s.Sentences}, doc.Block{On: doc.Markdown, List: s.Sentences})
 	if len(s.Warnings) > 0 {
 		incomplete := slices.ContainsFunc(s.Runs, func(run records.RunHead) bool { return run.Status != raw.StatusComplete })
 		out.Add(doc.Block{On: doc.Page, Warn: true, Folded: !incomplete, Heading: doc.Plural(len(s.Warnings), "caveat"), List: s.Warnings})
@@ -115,8 +99,8 @@ func (s *Summary) originSection() doc.Section {
 	return out
 }
 
-// seriesCell is the name of a series, with its colour.
-func (s *Summary) seriesCell(name string) doc.Cell {
+// SeriesCell is the name of a series, with its colour.
+func (s *Summary) SeriesCell(name string) doc.Cell {
 	i, _ := s.SeriesNamed(name)
 	return doc.Cell{Text: name, Color: s.Color(i)}
 }
@@ -167,8 +151,8 @@ func distributionCell(d *estimate.Distribution, of func(estimate.Distribution) f
 	return cell
 }
 
-// mediansText describes the values of a table.
-func (s *Summary) mediansText() string {
+// MediansText describes the values of a table.
+func (s *Summary) MediansText() string {
 	most := 0
 	for _, r := range s.Rows {
 		most = max(most, r.Repetitions)

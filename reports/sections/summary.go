@@ -17,6 +17,8 @@ import (
 // Summary is everything derived from the raw files. Every output is written from it. Times are in seconds.
 type Summary struct {
 	Title string `json:"title"`
+	// Verdict states the result in a few lines; package front makes it.
+	Verdict []doc.Line `json:"verdict,omitempty"`
 	// Sentences state the result in words.
 	Sentences []string `json:"summary"`
 	// Method describes how the numbers were measured.

@@ -132,7 +132,7 @@ func (s *Summary) perRuleTable(cell records.Cell) *doc.Table {
 		Note: "Straight lines by least squares through the medians of the positions. Flat: the slope's 95 % interval contains 0, or the line grows by less than 10 % " +
 			"from the first to the last. With fewer than six repetitions, only the observed values and their range are shown."}
 	for _, p := range s.PacketsOf(cell, "sendto") {
-		row := append([]doc.Cell{s.seriesCell(p.Series)}, fitCells(p.PerRule)...)
+		row := append([]doc.Cell{s.SeriesCell(p.Series)}, fitCells(p.PerRule)...)
 		row = append(row, fitCells(p.PerService)...)
 		intercept, net, flat := doc.None(), doc.None(), doc.None()
 		if p.PerService != nil {
@@ -193,7 +193,7 @@ func (s *Summary) packetTable(cell records.Cell) *doc.Table {
 		if p.Flat != nil {
 			growth = doc.Cell{Text: p.Flat.Words(), Terminal: p.Flat.Verdict}
 		}
-		t.Add(s.seriesCell(p.Series), spotValue(p.Spot("first"), medianValue), spotValue(last, medianValue), spotValue(p.Spot("miss"), medianValue),
+		t.Add(s.SeriesCell(p.Series), spotValue(p.Spot("first"), medianValue), spotValue(last, medianValue), spotValue(p.Spot("miss"), medianValue),
 			spotValue(last, p99Value), rules, per, growth)
 	}
 	return t
@@ -219,7 +219,7 @@ func (s *Summary) packetGrowthTable() *doc.Table {
 		if method == "sendto" {
 			method = ""
 		}
-		row := []doc.Cell{s.seriesCell(g.Series), {Text: method}, {Text: records.ShortSettings(g.Settings)}}
+		row := []doc.Cell{s.SeriesCell(g.Series), {Text: method}, {Text: records.ShortSettings(g.Settings)}}
 		for _, size := range sizes {
 			cell := doc.None()
 			if i := slices.Index(g.Sizes, size); i >= 0 {
@@ -249,7 +249,7 @@ func (s *Summary) flowTable() *doc.Table {
 			continue
 		}
 		for _, p := range s.PacketsOf(cells[0], method) {
-			row := []doc.Cell{s.seriesCell(p.Series), {Text: method}, doc.Int(p.Cell.Services)}
+			row := []doc.Cell{s.SeriesCell(p.Series), {Text: method}, doc.Int(p.Cell.Services)}
 			for _, name := range []string{"first", "middle", "last"} {
 				row = append(row, spotValue(p.Spot(name), medianValue))
 			}

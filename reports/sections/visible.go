@@ -34,7 +34,7 @@ func (s *Summary) coldSection() doc.Section {
 			if len(ColdTimes(one, cell, ColdShares[0])) == 0 {
 				continue
 			}
-			row := []doc.Cell{s.seriesCell(one.Name), doc.Int(cell.Services), endpointsCell(cell), settingsCell(cell)}
+			row := []doc.Cell{s.SeriesCell(one.Name), doc.Int(cell.Services), endpointsCell(cell), settingsCell(cell)}
 			for _, share := range ColdShares {
 				row = append(row, doc.Value(ColdTimes(one, cell, share).Median(), "s"))
 			}
@@ -75,7 +75,7 @@ func (s *Summary) seenSection() doc.Section {
 				tables = described(one.Of(cell, raw.Reaction))
 			}
 			newAfter, oldAfter := described(one.Of(cell, raw.ReachableAfterVisible)), described(one.Of(cell, raw.UnreachableAfterVisible))
-			t.Add(s.seriesCell(one.Name), doc.Int(cell.Services), endpointsCell(cell), settingsCell(cell), doc.Int(first.N),
+			t.Add(s.SeriesCell(one.Name), doc.Int(cell.Services), endpointsCell(cell), settingsCell(cell), doc.Int(first.N),
 				distributionCell(tables, medianValue, true),
 				distributionCell(first, medianValue, true), distributionCell(described(one.Of(cell, raw.Unreachable)), medianValue, true),
 				differenceCell(newAfter), distributionCell(newAfter, p99Value, false),
@@ -122,12 +122,39 @@ func verdictsOf(c *records.Samples) (ends map[verdictKey]string, wrong int) {
 	return ends, wrong
 }
 
+// PacketAnswers counts the compared packets, and those whose end nothing explains. The first subject is the reference.
+type PacketAnswers struct {
+	Packets, Unexplained int
+	Reference            string
+}
+
+// PacketAnswers compares how packets ended.
+func (s *Summary) PacketAnswers() PacketAnswers {
+	_, out := s.answersTable()
+	return out
+}
+
 // answersSection compares how packets to every address of every Service ended, with the first subject as reference.
 func (s *Summary) answersSection() doc.Section {
 	out := doc.Section{ID: "answers", Title: "Who answers packets otherwise", Short: "Answers"}
-	t := &doc.Table{Columns: []doc.Column{{Name: "Subject"}, {Name: "Settings", Differs: true, Row: true}, {Name: "To", Row: true}, {Name: "From", Row: true},
+	t, all := s.answersTable()
+	if all.Packets == 0 {
+		return out
+	}
+	note := fmt.Sprintf("Real packets to %s addresses and sources, compared with %s: ", doc.Grouped(int64(all.Packets)), all.Reference)
+	if len(t.Rows) == 0 {
+		note += "no difference."
+	} else {
+		note += fmt.Sprintf("%d differences that nothing explains.", all.Unexplained)
+	}
+	out.Add(doc.Block{Note: note}, doc.Block{Table: t})
+	return out
+}
+
+// answersTable has a row for each kind of address at which packets ended otherwise than with the first subject.
+func (s *Summary) answersTable() (t *doc.Table, all PacketAnswers) {
+	t = &doc.Table{Columns: []doc.Column{{Name: "Subject"}, {Name: "Settings", Differs: true, Row: true}, {Name: "To", Row: true}, {Name: "From", Row: true},
 		{Name: "Addresses", Numeric: true}, {Name: "Reference"}, {Name: "Subject's"}, {Name: "Explained by"}, {Name: "Such as", On: doc.Page | doc.Markdown}}}
-	reference, packets, unexplained := "", 0, 0
 	for _, cell := range s.Collected.Cells {
 		var first map[verdictKey]string
 		for _, one := range s.Collected.Series {
@@ -139,35 +166,25 @@ func (s *Summary) answersSection() doc.Section {
 			if len(ends) == 0 {
 				continue
 			}
-			packets += len(ends)
+			all.Packets += len(ends)
 			if wrong > 0 {
-				unexplained += wrong
-				t.Add(s.seriesCell(one.Name), settingsCell(cell), doc.Text("all"), doc.Text("all"), doc.Int(wrong), doc.None(), doc.Text("wrong endpoint"), doc.Text("nothing"), doc.None())
+				all.Unexplained += wrong
+				t.Add(s.SeriesCell(one.Name), settingsCell(cell), doc.Text("all"), doc.Text("all"), doc.Int(wrong), doc.None(), doc.Text("wrong endpoint"), doc.Text("nothing"), doc.None())
 			}
 			if first == nil {
-				first, reference = ends, one.Name
+				first, all.Reference = ends, one.Name
 				continue
 			}
 			for _, d := range differences(first, ends) {
 				explained := cmp.Or(knownVerdicts[d.target], "nothing")
 				if explained == "nothing" {
-					unexplained += d.n
+					all.Unexplained += d.n
 				}
-				t.Add(s.seriesCell(one.Name), settingsCell(cell), doc.Text(d.target), doc.Text(d.source), doc.Int(d.n), doc.Text(d.before), doc.Text(d.after), doc.Text(explained), doc.Text(d.example))
+				t.Add(s.SeriesCell(one.Name), settingsCell(cell), doc.Text(d.target), doc.Text(d.source), doc.Int(d.n), doc.Text(d.before), doc.Text(d.after), doc.Text(explained), doc.Text(d.example))
 			}
 		}
 	}
-	if packets == 0 {
-		return out
-	}
-	note := fmt.Sprintf("Real packets to %s addresses and sources, compared with %s: ", doc.Grouped(int64(packets)), reference)
-	if len(t.Rows) == 0 {
-		note += "no difference."
-	} else {
-		note += fmt.Sprintf("%d differences that nothing explains.", unexplained)
-	}
-	out.Add(doc.Block{Note: note}, doc.Block{Table: t})
-	return out
+	return t, all
 }
 
 // verdictDifference is a group of addresses at which packets ended otherwise.

@@ -1,0 +1,88 @@
+package figure
+
+import (
+	"fmt"
+	"html"
+	"image/color"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"synclab/reports/doc"
+)
+
+// hot is a place of the plot with a text, which the page shows when the reader points at it, tabs to it or taps it. A
+// toggle is an entry of the legend, which hides its series.
+type hot struct {
+	vg.Rectangle
+	text   string
+	toggle string // colour of the entry, as in the SVG; empty: a value
+	of     string // colour of the value's series
+}
+
+// values notes the places of points while a panel is drawn. It draws nothing.
+type values struct {
+	f      *Figure
+	points Intervals
+	of     string // colour
+	text   func(SizePoint) string
+}
+
+// Plot implements plot.Plotter.
+func (v *values) Plot(c draw.Canvas, p *plot.Plot) {
+	x, y := p.Transforms(&c)
+	const radius = 7
+	for _, point := range v.points {
+		at := vg.Point{X: x(point.X), Y: y(point.Median)}
+		v.f.hots = append(v.f.hots, hot{Rectangle: vg.Rectangle{Min: vg.Point{X: at.X - radius, Y: at.Y - radius}, Max: vg.Point{X: at.X + radius, Y: at.Y + radius}}, text: v.text(point), of: v.of})
+	}
+}
+
+// Values gives the medians of a series texts with their values: what is at x, in unit y.
+func (f *Figure) Values(p *plot.Plot, name, what string, points Intervals, unit string, c color.Color) {
+	p.Add(&values{f, points, svgColor(c), func(point SizePoint) string {
+		text := fmt.Sprintf("%s, %s %s: %s", name, doc.Format(point.X, "count"), what, doc.Format(point.Median, unit))
+		if point.Low != nil && point.High != nil {
+			text += fmt.Sprintf(" (95 %% %s … %s)", doc.Format(*point.Low, unit), doc.Format(*point.High, unit))
+		}
+		return text + ", " + doc.Plural(point.Repetitions, "repetition")
+	}})
+}
+
+// thumbColor is the colour of a legend's mark.
+func thumbColor(t plot.Thumbnailer) color.Color {
+	switch t := t.(type) {
+	case *plotter.Scatter:
+		return t.GlyphStyle.Color
+	case *plotter.Line:
+		return t.LineStyle.Color
+	case LineThumb:
+		return t.Style.Color
+	}
+	return nil
+}
+
+// svgColor writes a colour as package vgsvg does.
+func svgColor(c color.Color) string {
+	n := color.NRGBAModel.Convert(c).(color.NRGBA)
+	return fmt.Sprintf("%02X%02X%02X", n.R, n.G, n.B)
+}
+
+// interactive returns the markup of the places, in the coordinates of the page: y grows downwards.
+func (f *Figure) interactive() string {
+	var b strings.Builder
+	height := f.height()
+	for _, h := range f.hots {
+		text := html.EscapeString(h.text)
+		place := fmt.Sprintf(`x="%.1f" y="%.1f" width="%.1f" height="%.1f" rx="3"`, h.Min.X, height-h.Max.Y, h.Max.X-h.Min.X, h.Max.Y-h.Min.Y)
+		if h.toggle != "" {
+			fmt.Fprintf(&b, `<rect class="toggle" %s data-color="%s" aria-label="Show %s"/>`, place, h.toggle, text)
+			continue
+		}
+		fmt.Fprintf(&b, `<rect class="hot" %s role="img" data-of="%s" data-tip="%s" aria-label="%[3]s"><title>%[3]s</title></rect>`, place, h.of, text)
+	}
+	return b.String()
+}

@@ -1,0 +1,303 @@
+package front
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+
+	"synclab/bench/raw"
+	"synclab/bench/subject"
+	"synclab/reports/comparison"
+	"synclab/reports/doc"
+	"synclab/reports/estimate"
+	"synclab/reports/records"
+	"synclab/reports/sections"
+	"synclab/reports/verdict"
+)
+
+// Verdict states the result of the runs in a few lines.
+func Verdict(s *sections.Summary) []doc.Line { return verdict.Of(facts(s)) }
+
+func facts(s *sections.Summary) verdict.Facts {
+	f := verdict.Facts{Stopped: comparison.Stopped(s.Collected), Loads: loads(s), SLOs: slos(s), Growth: growth(s)}
+	for _, run := range s.Runs {
+		if run.Status != raw.StatusComplete {
+			text := "run " + run.Label + ": its status is " + cmp.Or(run.Status, "unknown")
+			if run.Reason != "" {
+				text += " (" + run.Reason + ")"
+			}
+			f.Incomplete = append(f.Incomplete, text)
+		}
+	}
+	for _, one := range s.Collected.Series {
+		if _, n, of := s.InvariantTotals(one.Name); n > 0 {
+			f.Violated = append(f.Violated, verdict.Violated{Series: one.Name, Invariants: of, Times: n})
+		}
+	}
+	f.Faults, f.Flows, f.Moves = faults(s), flows(s), moves(s)
+	f.Answers = verdict.Answers(s.PacketAnswers())
+	if c := s.LargestComparison(); c != nil {
+		f.Ranking, f.Pairs = ranking(c), pairs(c)
+	}
+	return f
+}
+
+// loads returns how busy each series was during the churn, at its largest size.
+func loads(s *sections.Summary) []verdict.Load {
+	var out []verdict.Load
+	for _, one := range s.Collected.Series {
+		var last *verdict.Load
+		fits := 0
+		for _, cell := range s.Collected.Cells { // by size
+			samples := one.Cells[cell.ID()]
+			if samples == nil {
+				continue
+			}
+			busy := sections.BusyShares(samples)
+			if len(busy) == 0 {
+				continue
+			}
+			sync, gap := pace(samples)
+			l := verdict.Load{Series: one.Name, Size: records.SizesText([]records.Cell{cell}) + records.SettingsTail(records.ShortSettings(cell.Settings())),
+				Busy: busy.Median(), Sync: sync, Gap: gap}
+			switch {
+			case last == nil, l.Busy > last.Busy, cell.Services > largestOf(s, one):
+				last = &l
+			}
+			if !verdict.Saturated(l) {
+				fits = max(fits, cell.Services)
+			}
+		}
+		if last != nil {
+			last.Fits = fits
+			out = append(out, *last)
+		}
+	}
+	return out
+}
+
+// largestOf is the most Services of a series.
+func largestOf(s *sections.Summary, one *records.Series) (most int) {
+	for _, cell := range s.Collected.Cells {
+		if one.Cells[cell.ID()] != nil {
+			most = max(most, cell.Services)
+		}
+	}
+	return most
+}
+
+// pace returns the median duration of the syncs during the churn, and the mean time between two changes that were due,
+// both in seconds, as medians of the repetitions.
+func pace(samples *records.Samples) (sync, gap float64) {
+	type span struct {
+		from, to float64 // due times
+		until    float64 // the last change is visible
+		changes  map[float64]bool
+	}
+	spans := map[records.Repetition]*span{}
+	for _, r := range samples.Records {
+		if r.Metric != raw.NetworkProgrammingLatency {
+			continue
+		}
+		of := records.Repetition{Run: r.Run, Rep: r.Rep}
+		due := r.At - r.Value
+		if spans[of] == nil {
+			spans[of] = &span{from: due, to: due, changes: map[float64]bool{}}
+		}
+		own := spans[of]
+		own.from, own.to, own.until = min(own.from, due), max(own.to, due), max(own.until, r.At)
+		own.changes[math.Round(due*1e4)] = true // changes due at one time are one
+	}
+	gaps, syncs := estimate.Sample{}, estimate.Sample{}
+	for of, own := range spans {
+		if n := len(own.changes); n > 1 {
+			gaps[of] = []float64{(own.to - own.from) / float64(n-1)}
+		}
+	}
+	for _, r := range samples.Records {
+		own := spans[records.Repetition{Run: r.Run, Rep: r.Rep}]
+		if (r.Metric == raw.FullSync || r.Metric == raw.PartialSync) && r.Error == "" && own != nil && r.At > own.from && r.At-r.Value < own.until {
+			of := records.Repetition{Run: r.Run, Rep: r.Rep}
+			syncs[of] = append(syncs[of], r.Value)
+		}
+	}
+	if len(syncs) > 0 {
+		sync = syncs.Median()
+	}
+	if len(gaps) > 0 {
+		gap = gaps.Median()
+	}
+	return sync, gap
+}
+
+func faults(s *sections.Summary) []verdict.Faults {
+	var out []verdict.Faults
+	cells := s.FaultCells()
+	if len(cells) == 0 {
+		return nil
+	}
+	names, series := s.FaultsOf(cells[0])
+	for _, one := range series {
+		total := verdict.Faults{Series: one}
+		for _, name := range names {
+			result := s.FaultOf(cells[0], name, one)
+			if result == nil {
+				continue
+			}
+			total.Times += result.Times
+			if result.Never > 0 {
+				total.Never = append(total.Never, sections.FaultText(name))
+			}
+			if result.Recovered != nil {
+				total.Slowest = max(total.Slowest, result.Recovered.Max)
+			}
+		}
+		out = append(out, total)
+	}
+	return out
+}
+
+// flows has the flows of streams, but for those of moves, which have their own verdict. With faults, only flows that were
+// open between a fault and its recovery count: faults are meant to cost some.
+func flows(s *sections.Summary) []verdict.Flows {
+	var out []verdict.Flows
+	cells := s.DisruptedCells()
+	if len(cells) == 0 || len(s.Moves) > 0 {
+		return nil
+	}
+	if len(s.FaultCells()) > 0 {
+		return faultFlows(s)
+	}
+	for _, d := range s.DisruptionsOf(cells[0]) {
+		if total := d.During(); total.Flows > 0 {
+			out = append(out, verdict.Flows{Series: d.Series, Flows: total.Flows, Failed: total.Failed, Misrouted: total.Misrouted,
+				LongBroken: total.LongLivedTCPBroken + total.LongLivedUDPRemoved})
+		}
+	}
+	return out
+}
+
+func faultFlows(s *sections.Summary) []verdict.Flows {
+	cell := s.FaultCells()[0]
+	var out []verdict.Flows
+	names, series := s.FaultsOf(cell)
+	for _, one := range series {
+		total := verdict.Flows{Series: one}
+		for _, name := range names {
+			if f := s.FaultOf(cell, name, one); f != nil {
+				total.Flows, total.Failed, total.Misrouted = total.Flows+f.Flows, total.Failed+f.Failed, total.Misrouted+f.Misrouted
+			}
+		}
+		if total.Flows > 0 {
+			out = append(out, total)
+		}
+	}
+	return out
+}
+
+func moves(s *sections.Summary) []verdict.Move {
+	var out []verdict.Move
+	for i := range s.Moves {
+		m := &s.Moves[i]
+		advice, reasons := m.Verdict()
+		level := map[string]doc.Level{sections.Go: doc.Good, sections.GoWithCare: doc.Care, sections.NoGo: doc.Bad}[advice]
+		out = append(out, verdict.Move{From: m.From, To: cmp.Or(m.To, "?"), Advice: advice, Level: level, Reasons: reasons})
+	}
+	return out
+}
+
+// slos judges the sizes of sweeps; without a sweep, the largest cell of each series.
+func slos(s *sections.Summary) []verdict.SLO {
+	judged, sweep := s.Capacity, true
+	if len(judged) == 0 {
+		judged, sweep = s.SingleSizes(), false
+	}
+	var out []verdict.SLO
+	for _, c := range judged {
+		if c.Clause == sections.ClauseAll {
+			continue
+		}
+		one := verdict.SLO{Series: c.Series + records.SettingsTail(records.ShortSettings(c.Settings)), Name: c.Clause, Limit: doc.TrimTick(doc.Format(c.Limit, "s")),
+			Up: c.MetUpTo, Down: c.ViolatedAt, Unclear: len(c.Unclear) > 0, Sweep: sweep}
+		if c.ValueAtViolated != nil {
+			one.Value = doc.Format(*c.ValueAtViolated, "s")
+			if c.Stopped {
+				one.Value = comparison.LimitText(*c.ValueAtViolated, "s")
+			}
+		}
+		out = append(out, one)
+	}
+	return out
+}
+
+// growth names the durations that grow faster than the number of Services: from the first size on from which an
+// interval of the exponent lies above 1, and all later ones do not lie below it.
+func growth(s *sections.Summary) []verdict.Growth {
+	var out []verdict.Growth
+	for _, g := range s.Growth {
+		if g.Metric != raw.FullSync && g.Metric != raw.PartialSync && g.Metric != raw.Reaction && g.Metric != raw.ColdStart {
+			continue
+		}
+		faster := func(l estimate.Local) bool { return l.Low != nil && *l.Low > 1 }
+		i := slices.IndexFunc(g.Local, faster)
+		if i < 0 || slices.ContainsFunc(g.Local[i:], func(l estimate.Local) bool { return l.High != nil && *l.High < 1 }) {
+			continue
+		}
+		out = append(out, verdict.Growth{Series: g.Series, What: g.Label(), From: int(g.Local[i].From), Double: math.Pow(2, g.Local[i].Exponent)})
+	}
+	return out
+}
+
+// headlines are the figures of rankings and pairs, the most important first.
+var headlines = []string{comparison.FigureReaction, comparison.FigureNPL99, comparison.FigureCold, comparison.FigureFirstPacket, comparison.FigureTotalRSS}
+
+// ranking orders the subjects by the first of the headlines that several have.
+func ranking(c *comparison.CellComparison) verdict.Ranking {
+	for _, name := range headlines {
+		sides := slices.DeleteFunc(slices.Clone(c.Sides), func(side comparison.Side) bool { return side.Figure(name) == nil })
+		if len(sides) < 2 {
+			continue
+		}
+		slices.SortStableFunc(sides, func(a, b comparison.Side) int { return cmp.Compare(a.Figure(name).Value, b.Figure(name).Value) })
+		out := verdict.Ranking{Figure: comparison.FigureTextOf(name).Text + " at " + records.SizesText([]records.Cell{c.Cell})}
+		for _, side := range sides {
+			out.Places = append(out.Places, side.Series+" "+comparison.FigureValue(side.Figure(name), false))
+		}
+		return out
+	}
+	return verdict.Ranking{}
+}
+
+// pairs compares each subject with its nearest baseline. If other proxiers are there, kube-proxies are the baselines only.
+func pairs(c *comparison.CellComparison) []verdict.Pair {
+	var out []verdict.Pair
+	others := slices.ContainsFunc(c.Sides, func(side comparison.Side) bool { return !subject.IsKubeProxy(side.Subject) })
+	for _, side := range c.Sides {
+		baseline := c.Nearest(side)
+		if baseline == "" || others && strings.HasPrefix(side.Subject, subject.KubeProxy+"/") {
+			continue
+		}
+		p := verdict.Pair{Series: side.Series, Baseline: baseline}
+		for _, name := range headlines {
+			r := c.Ratio(side.Series, baseline, name)
+			text := doc.LowerFirst(comparison.FigureTextOf(name).Text)
+			switch {
+			case r == nil || r.Words == "unknown":
+			case r.Apart():
+				words := text + " " + strings.TrimPrefix(r.Words, "observed ")
+				p.Observed = p.Observed || r.Observed
+				if interval := r.IntervalText(); interval != "" && !r.Observed {
+					words += " (" + interval + ")"
+				}
+				p.Differences = append(p.Differences, words)
+			default:
+				p.Same = append(p.Same, text)
+			}
+		}
+		if len(p.Differences)+len(p.Same) > 0 {
+			out = append(out, p)
+		}
+	}
+	return out
+}

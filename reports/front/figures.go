@@ -1,0 +1,160 @@
+package front
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"synclab/reports/comparison"
+	"synclab/reports/doc"
+	"synclab/reports/records"
+	"synclab/reports/sections"
+)
+
+// mostRows bounds the subjects of a tile.
+const mostRows = 8
+
+// tiles are the figures of the first screen. The second name is taken where the first was not measured.
+var tiles = []struct {
+	title string // empty: the figure's
+	names []string
+	note  string
+	limit func(sections.SLOs) float64
+}{
+	{"", []string{comparison.FigureCold}, "start of the process → every Service visible", nil},
+	{"", []string{comparison.FigureNPL99, comparison.FigureReaction}, "change due → visible in the kernel", func(p sections.SLOs) float64 { return p.ProgrammingP99 }},
+	{"", []string{comparison.FigureFirstPacket}, "of a connection, to the last Service", nil},
+	{"Peak memory", []string{comparison.FigureTotalRSS}, "of the proxier and its tools, resident", nil},
+}
+
+// tileSection has the main figures of the largest cell.
+func tileSection(s *sections.Summary) doc.Section {
+	out := doc.Section{ID: "figures", Title: "Main figures", Short: "Figures"}
+	cell, c := mainCell(s)
+	if c == nil {
+		return out
+	}
+	var all []doc.Tile
+	for _, one := range tiles {
+		for _, name := range one.names {
+			limit := 0.0
+			if one.limit != nil && name == comparison.FigureNPL99 {
+				limit = one.limit(s.SLOs)
+			}
+			if tile := tileOf(s, c, name, one.note, limit); len(tile.Rows) > 0 {
+				tile.Title = cmp.Or(one.title, tile.Title)
+				all = append(all, tile)
+				break
+			}
+		}
+	}
+	if len(all) == 0 {
+		return out
+	}
+	out.Add(doc.Block{On: doc.Page, Soft: true, Note: "At " + records.SizesText([]records.Cell{cell}) + records.SettingsTail(records.ShortSettings(cell.Settings())) + ". " + s.MediansText()},
+		doc.Block{On: doc.Page, Tiles: all})
+	return out
+}
+
+// mainCell is the largest compared cell, else the largest cell of all.
+func mainCell(s *sections.Summary) (records.Cell, *comparison.CellComparison) {
+	if c := s.LargestComparison(); c != nil {
+		return c.Cell, c
+	}
+	if len(s.Collected.Cells) == 0 {
+		return records.Cell{}, nil
+	}
+	cell := s.Collected.Cells[0]
+	for _, other := range s.Collected.Cells {
+		if other.Services > cell.Services {
+			cell = other
+		}
+	}
+	return cell, &comparison.CellComparison{Cell: cell, Sides: comparison.SidesOf(s.Collected, cell)}
+}
+
+// tileOf has a figure of all subjects, the best first.
+func tileOf(s *sections.Summary, c *comparison.CellComparison, name, note string, limit float64) doc.Tile {
+	text := comparison.FigureTextOf(name)
+	t := doc.Tile{Title: text.Text, Note: note}
+	if limit > 0 {
+		t.Note += "; SLO ≤ " + doc.TrimTick(doc.Format(limit, text.Unit))
+	}
+	most := 0.0
+	sides := slices.DeleteFunc(slices.Clone(c.Sides), func(side comparison.Side) bool { return side.Figure(name) == nil })
+	slices.SortStableFunc(sides, func(a, b comparison.Side) int { return cmp.Compare(a.Figure(name).Value, b.Figure(name).Value) })
+	for _, side := range sides {
+		most = max(most, side.Figure(name).Value)
+	}
+	for i, side := range sides {
+		if i == mostRows {
+			t.More = len(sides) - i
+			break
+		}
+		f := side.Figure(name)
+		row := doc.TileRow{Name: s.SeriesCell(side.Series), Value: sections.FigureCell(side, text), Share: f.Value / most}
+		if r := c.Ratio(side.Series, c.Nearest(side), name); r != nil && r.Words != "unknown" {
+			row.Ratio = r.Short()
+			if row.Ratio == "~" {
+				row.Ratio = "no difference shown"
+			}
+		}
+		if limit > 0 && (f.Low != nil && *f.Low > limit || f.Low == nil && f.Value > limit) {
+			row.Level = doc.Bad
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+// heatSection has the ratios of every subject to its baseline, coloured.
+func heatSection(s *sections.Summary) doc.Section {
+	out := doc.Section{ID: "heat", Title: "Every figure against the baseline", Short: "Heatmap", Dense: true}
+	c := s.LargestComparison()
+	if c == nil {
+		return out
+	}
+	t := &doc.Table{Columns: []doc.Column{{Name: "Subject"}, {Name: "Baseline", Row: true}}}
+	for _, text := range comparison.FigureTexts {
+		t.Columns = append(t.Columns, doc.Column{Name: text.Text, Numeric: true, Title: text.Title})
+	}
+	for _, side := range c.Sides {
+		baseline := c.Nearest(side)
+		if baseline == "" {
+			continue
+		}
+		row := []doc.Cell{s.SeriesCell(side.Series), doc.Text(baseline)}
+		for _, text := range comparison.FigureTexts {
+			row = append(row, heatCell(c.Ratio(side.Series, baseline, text.Name)))
+		}
+		t.Add(row...)
+	}
+	if t.Empty(doc.Page) {
+		return out
+	}
+	t.Note = "Ratios to the baseline, which is kube-proxy on the same backend, else the cell's baseline. ~: no difference shown. ?: observed in too few repetitions for an interval. " +
+		"The colour grows with the ratio: from 1.1×, 1.5× and 5×. The section “Comparison of subjects” has the values and intervals."
+	out.Add(doc.Block{On: doc.Page, Table: t})
+	return out
+}
+
+// heatCell is a ratio with its colour.
+func heatCell(r *comparison.Comparison) doc.Cell {
+	if r == nil || r.Words == "unknown" {
+		return doc.None()
+	}
+	cell := doc.Cell{Text: r.Short(), Value: doc.Exact(r.Ratio), Title: doc.Exact(r.Ratio) + " " + r.IntervalText()}
+	if !r.Apart() {
+		return cell
+	}
+	size := math.Max(r.Ratio, 1/r.Ratio)
+	for _, from := range []float64{1.1, 1.5, 5} {
+		if size >= from {
+			cell.Heat++
+		}
+	}
+	if r.Ratio < 1 {
+		cell.Heat = -cell.Heat
+	}
+	return cell
+}

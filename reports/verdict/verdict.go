@@ -1,0 +1,375 @@
+package verdict
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"synclab/reports/doc"
+)
+
+// The bounds of the rules.
+const (
+	// saturatedFrom is the share of the time in syncs from which a proxier counts as saturated.
+	saturatedFrom = 0.95
+	// busyFrom is the share from which the verdict warns.
+	busyFrom = 0.7
+	// mostNamed bounds the subjects that one kind of line names.
+	mostNamed = 4
+)
+
+// Facts are what the rules judge. Texts of values have their units.
+type Facts struct {
+	Incomplete []string // runs that did not end as planned, with the reason
+	Stopped    []string // subjects that were stopped, as sentences without a full stop
+	Loads      []Load
+	Violated   []Violated
+	Faults     []Faults
+	Flows      []Flows
+	Moves      []Move
+	Answers    Answers
+	SLOs       []SLO
+	Ranking    Ranking
+	Pairs      []Pair
+	Growth     []Growth
+}
+
+// Load is a proxier during churn, at one size.
+type Load struct {
+	Series, Size string
+	Busy         float64 // share of the time in which syncs ran
+	Sync         float64 // median duration of a sync, in seconds
+	Gap          float64 // mean time between two changes, in seconds; 0: unknown
+	Fits         int     // the largest measured number of Services at which it is not saturated; 0: none
+}
+
+// Violated has the invariants that a subject violated.
+type Violated struct {
+	Series     string
+	Invariants []string
+	Times      int
+}
+
+// Faults counts the faults of a subject, and those from which it did not recover.
+type Faults struct {
+	Series  string
+	Times   int
+	Never   []string // names of the faults
+	Slowest float64  // recovery, in seconds; 0: none
+}
+
+// Flows are the new flows of a subject while the cluster changed, and packets of long-lived flows without their endpoint.
+type Flows struct {
+	Series                               string
+	Flows, Failed, Misrouted, LongBroken int
+}
+
+// Move is the advice on a move from one proxier to another.
+type Move struct {
+	From, To, Advice string
+	Level            doc.Level
+	Reasons          []string
+}
+
+// Answers counts packets that two subjects answer differently.
+type Answers struct {
+	Packets, Unexplained int
+	Reference            string
+}
+
+// SLO is the result of one SLO for a subject: Up is the largest size that meets it, Down the first that violates it; 0: none.
+type SLO struct {
+	Series, Name, Limit, Value string // Value: at Down
+	Up, Down                   int
+	Unclear, Sweep             bool
+}
+
+// Ranking has the subjects by one figure, the best first.
+type Ranking struct {
+	Figure string
+	Places []string // "synclab/nftables 1.02 ms"
+}
+
+// Pair compares a subject with its baseline. Differences are such as "reaction 18× faster (17–20×)".
+type Pair struct {
+	Series, Baseline string
+	Differences      []string
+	Same             []string // figures without a shown difference
+	Observed         bool     // too few repetitions for intervals
+}
+
+// Growth is where a duration starts to grow faster than the number of Services.
+type Growth struct {
+	Series, What string
+	From         int     // Services
+	Double       float64 // times as long, for twice the Services
+}
+
+// Of returns the lines of the verdict, the most important first.
+func Of(f Facts) []doc.Line {
+	var out []doc.Line
+	for _, rule := range []func(Facts) []doc.Line{incomplete, moves, saturated, stopped, violated, faults, flows, answers, slos, ranking, pairs, busy, growth} {
+		out = append(out, rule(f)...)
+	}
+	if len(out) == 0 {
+		out = append(out, doc.Line{Level: doc.Info, Text: "Nothing to judge: the run has no changes, SLOs, flows or faults. The tables have what was measured."})
+	}
+	return out
+}
+
+func incomplete(f Facts) (out []doc.Line) {
+	for _, text := range f.Incomplete {
+		out = append(out, doc.Line{Level: doc.Care, Text: "Incomplete: " + text + "."})
+	}
+	return out
+}
+
+func moves(f Facts) (out []doc.Line) {
+	for _, m := range f.Moves {
+		text := doc.UpperFirst(m.Advice) + ": from " + m.From + " to " + m.To
+		if len(m.Reasons) > 0 {
+			text += ". " + doc.UpperFirst(m.Reasons[0])
+		}
+		if more := len(m.Reasons) - 1; more > 0 {
+			text += fmt.Sprintf("; and %s below", doc.Plural(more, "reason"))
+		}
+		out = append(out, doc.Line{Level: m.Level, Text: text + "."})
+	}
+	return out
+}
+
+// Saturated reports whether syncs ran back to back.
+func Saturated(l Load) bool { return l.Busy >= saturatedFrom }
+
+func saturated(f Facts) (out []doc.Line) {
+	for _, l := range f.Loads {
+		if !Saturated(l) {
+			continue
+		}
+		text := fmt.Sprintf("%s is saturated at %s: a sync takes %s", l.Series, l.Size, doc.Format(l.Sync, "s"))
+		if l.Gap > 0 {
+			text += ", and a change comes every " + doc.Format(l.Gap, "s")
+		}
+		text += fmt.Sprintf("; syncs ran %s of the time", percent(l.Busy))
+		if l.Sync > 0 && l.Gap > 0 && l.Sync > l.Gap {
+			text += fmt.Sprintf(". It gets %s× the changes that it can sync one by one: it keeps up with at most %s a second", short(l.Sync/l.Gap), short(1/l.Sync))
+			if l.Fits > 0 {
+				text += ", or with " + doc.Grouped(int64(l.Fits)) + " Services"
+			}
+		} else if l.Fits > 0 {
+			text += ". It keeps up with " + doc.Grouped(int64(l.Fits)) + " Services"
+		}
+		out = append(out, doc.Line{Level: doc.Bad, Text: text + "."})
+	}
+	return bounded(out)
+}
+
+func busy(f Facts) (out []doc.Line) {
+	for _, l := range f.Loads {
+		if l.Busy >= busyFrom && l.Busy < saturatedFrom {
+			out = append(out, doc.Line{Level: doc.Care, Text: fmt.Sprintf("%s is busy with syncs %s of the time at %s: there is little room for more changes.", l.Series, percent(l.Busy), l.Size)})
+		}
+	}
+	return bounded(out)
+}
+
+func stopped(f Facts) (out []doc.Line) {
+	for _, text := range f.Stopped {
+		out = append(out, doc.Line{Level: doc.Bad, Text: doc.UpperFirst(text) + "."})
+	}
+	return bounded(out)
+}
+
+func violated(f Facts) (out []doc.Line) {
+	for _, v := range f.Violated {
+		out = append(out, doc.Line{Level: doc.Bad, Text: fmt.Sprintf("%s violated %s %s.", v.Series, doc.JoinWords(v.Invariants), times(v.Times))})
+	}
+	return out
+}
+
+func faults(f Facts) (out []doc.Line) {
+	var clean []string
+	for _, one := range f.Faults {
+		if len(one.Never) == 0 {
+			clean = append(clean, fmt.Sprintf("%s (%d of %d, the slowest after %s)", one.Series, one.Times, one.Times, doc.Format(one.Slowest, "s")))
+			continue
+		}
+		out = append(out, doc.Line{Level: doc.Bad, Text: fmt.Sprintf("%s did not recover from %s: %s.", one.Series, doc.Plural(len(one.Never), "fault"), doc.JoinWords(some(one.Never)))})
+	}
+	if len(clean) > 0 {
+		out = append(out, doc.Line{Level: doc.Good, Text: "Recovered from every fault: " + doc.JoinWords(clean) + "."})
+	}
+	return out
+}
+
+func flows(f Facts) (out []doc.Line) {
+	var clean []string
+	least := 0
+	for _, one := range f.Flows {
+		if one.Failed+one.Misrouted+one.LongBroken == 0 {
+			clean = append(clean, one.Series)
+			if least == 0 || one.Flows < least {
+				least = one.Flows
+			}
+			continue
+		}
+		var parts []string
+		if one.Failed > 0 {
+			parts = append(parts, fmt.Sprintf("%s of %s new flows failed", doc.Grouped(int64(one.Failed)), doc.Grouped(int64(one.Flows))))
+		}
+		if one.Misrouted > 0 {
+			parts = append(parts, doc.Grouped(int64(one.Misrouted))+" were misrouted")
+		}
+		if one.LongBroken > 0 {
+			parts = append(parts, doc.Plural(one.LongBroken, "packet")+" of long-lived flows did not reach their endpoint")
+		}
+		out = append(out, doc.Line{Level: doc.Bad, Text: one.Series + ": " + doc.JoinWords(parts) + "."})
+	}
+	out = bounded(out)
+	if len(clean) > 0 {
+		out = append(out, doc.Line{Level: doc.Good, Text: fmt.Sprintf("No new flow failed or was misrouted with %s (%s or more with each).", doc.JoinWords(clean), doc.Plural(least, "flow"))})
+	}
+	return out
+}
+
+func answers(f Facts) []doc.Line {
+	a := f.Answers
+	switch {
+	case a.Packets == 0:
+		return nil
+	case a.Unexplained == 0:
+		return []doc.Line{{Level: doc.Good, Text: fmt.Sprintf("All subjects answer packets as %s does, but for documented differences (%s compared).", a.Reference, doc.Plural(a.Packets, "packet"))}}
+	}
+	return []doc.Line{{Level: doc.Bad, Text: fmt.Sprintf("%s of %s ended otherwise than with %s, and no documented difference explains it.",
+		doc.Grouped(int64(a.Unexplained)), doc.Plural(a.Packets, "packet"), a.Reference)}}
+}
+
+func slos(f Facts) (out []doc.Line) {
+	var names, order []string // of the SLOs; of the subjects
+	for _, s := range f.SLOs {
+		if text := s.Name + " ≤ " + s.Limit; !slices.Contains(names, text) {
+			names = append(names, text)
+		}
+		if !slices.Contains(order, s.Series) {
+			order = append(order, s.Series)
+		}
+	}
+	var met, unclear []string
+	for _, series := range order {
+		up, down, open, sweep := -1, 0, false, false
+		var broken []string
+		for _, s := range f.SLOs {
+			if s.Series != series {
+				continue
+			}
+			if up < 0 || s.Up < up {
+				up = s.Up
+			}
+			open, sweep = open || s.Unclear, sweep || s.Sweep
+			switch {
+			case s.Down == 0:
+			case down == 0 || s.Down < down:
+				down, broken = s.Down, []string{s.words()}
+			case s.Down == down:
+				broken = append(broken, s.words())
+			}
+		}
+		switch {
+		case down > 0 && sweep && up > 0:
+			out = append(out, doc.Line{Level: doc.Bad, Text: fmt.Sprintf("%s meets its SLOs up to %s Services; at %s it violates %s.", series, doc.Grouped(int64(up)), doc.Grouped(int64(down)), doc.JoinWords(broken))})
+		case down > 0 && sweep:
+			out = append(out, doc.Line{Level: doc.Bad, Text: fmt.Sprintf("%s violates %s at %s Services, and meets its SLOs at no measured size.", series, doc.JoinWords(broken), doc.Grouped(int64(down)))})
+		case down > 0:
+			out = append(out, doc.Line{Level: doc.Bad, Text: fmt.Sprintf("%s violates %s.", series, doc.JoinWords(broken))})
+		case open:
+			unclear = append(unclear, series)
+		case sweep:
+			met = append(met, series+" up to "+doc.Grouped(int64(up))+" Services")
+		default:
+			met = append(met, series)
+		}
+	}
+	out = bounded(out)
+	if len(unclear) > 0 {
+		out = append(out, doc.Line{Level: doc.Care, Text: "Unclear SLOs with " + doc.JoinWords(unclear) + ": an interval contains the limit."})
+	}
+	if len(met) > 0 {
+		out = append(out, doc.Line{Level: doc.Good, Text: "SLOs (" + strings.Join(names, ", ") + ") are met by " + doc.JoinWords(met) + "."})
+	}
+	return out
+}
+
+func (s SLO) words() string { return fmt.Sprintf("%s ≤ %s (%s)", s.Name, s.Limit, s.Value) }
+
+func ranking(f Facts) []doc.Line {
+	places := f.Ranking.Places
+	if len(places) < 2 {
+		return nil
+	}
+	if len(places) > 2*mostNamed {
+		places = append(slices.Clone(places[:mostNamed]), "…", places[len(places)-1])
+	}
+	return []doc.Line{{Level: doc.Info, Text: f.Ranking.Figure + ": " + strings.Join(places, ", ") + "."}}
+}
+
+func pairs(f Facts) (out []doc.Line) {
+	for _, p := range f.Pairs {
+		text := p.Series + " against " + p.Baseline + ": "
+		var parts []string
+		if len(p.Differences) > 0 {
+			parts = append(parts, strings.Join(p.Differences, ", "))
+		}
+		if p.Observed && len(parts) > 0 {
+			parts[0] += " (observed in too few repetitions for intervals)"
+		}
+		if len(p.Same) > 0 {
+			parts = append(parts, "no difference shown in "+doc.JoinWords(p.Same))
+		}
+		text += strings.Join(parts, "; ")
+		out = append(out, doc.Line{Level: doc.Info, Text: text + "."})
+	}
+	return bounded(out)
+}
+
+func growth(f Facts) (out []doc.Line) {
+	for _, g := range f.Growth {
+		out = append(out, doc.Line{Level: doc.Care, Text: fmt.Sprintf("%s: %s grows faster than the number of Services, from %s on (twice the Services: %s times as long).",
+			g.Series, g.What, doc.Grouped(int64(g.From)), short(g.Double))})
+	}
+	return bounded(out)
+}
+
+// bounded keeps the first lines of one kind, and says how many there are more.
+func bounded(lines []doc.Line) []doc.Line {
+	if more := len(lines) - mostNamed; more > 0 {
+		lines[mostNamed-1].Text += fmt.Sprintf(" And %d more: see below.", more)
+		return lines[:mostNamed]
+	}
+	return lines
+}
+
+// some names the first of many.
+func some(names []string) []string {
+	if len(names) <= mostNamed {
+		return names
+	}
+	return append(slices.Clone(names[:mostNamed]), fmt.Sprintf("%d more", len(names)-mostNamed))
+}
+
+func percent(share float64) string { return strconv.FormatFloat(100*share, 'f', 0, 64) + " %" }
+
+// short has two significant digits.
+func short(v float64) string {
+	if v >= 9.95 {
+		return doc.Grouped(int64(v + 0.5))
+	}
+	return strconv.FormatFloat(v, 'g', 2, 64)
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return doc.Grouped(int64(n)) + " times"
+}

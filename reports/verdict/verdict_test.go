@@ -1,0 +1,55 @@
+package verdict
+
+import (
+	"strings"
+	"testing"
+
+	"synclab/reports/doc"
+)
+
+// Each rule says what it should, and nothing on facts that do not concern it.
+func TestRules(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		facts Facts
+		want  []string // "level: text", in part
+	}{
+		{"nothing", Facts{}, []string{"info: Nothing to judge"}},
+		{"saturated", Facts{Loads: []Load{{Series: "A", Size: "2,000 Services × 10 endpoints", Busy: 0.998, Sync: 1.18, Gap: 1, Fits: 1000}}},
+			[]string{"bad: A is saturated at 2,000 Services × 10 endpoints: a sync takes 1.18 s, and a change comes every 1.00 s; syncs ran 100 % of the time. It gets 1.2× the changes that it can sync one by one: it keeps up with at most 0.85 a second, or with 1,000 Services."}},
+		{"saturated with short syncs", Facts{Loads: []Load{{Series: "A", Size: "10 Services", Busy: 0.96, Sync: 0.5, Gap: 1}}},
+			[]string{"bad: A is saturated at 10 Services: a sync takes 500 ms, and a change comes every 1.00 s; syncs ran 96 % of the time."}},
+		{"busy", Facts{Loads: []Load{{Series: "A", Size: "10 Services", Busy: 0.8}, {Series: "B", Size: "10 Services", Busy: 0.2}}}, []string{"care: A is busy with syncs 80 % of the time"}},
+		{"incomplete", Facts{Incomplete: []string{"run x: interrupted"}}, []string{"care: Incomplete: run x: interrupted."}},
+		{"violated", Facts{Violated: []Violated{{"A", []string{"I9", "I13"}, 1}}}, []string{"bad: A violated I9 and I13 once."}},
+		{"faults", Facts{Faults: []Faults{{Series: "A", Times: 19, Slowest: 12}, {Series: "B", Times: 19, Never: []string{"flush nat"}}}},
+			[]string{"bad: B did not recover from 1 fault: flush nat.", "good: Recovered from every fault: A (19 of 19, the slowest after 12.0 s)."}},
+		{"flows", Facts{Flows: []Flows{{Series: "A", Flows: 400}, {Series: "B", Flows: 400, Failed: 114, Misrouted: 2}, {Series: "C", Flows: 300}}},
+			[]string{"bad: B: 114 of 400 new flows failed and 2 were misrouted.", "good: No new flow failed or was misrouted with A and C (300 flows or more"}},
+		{"answers differ", Facts{Answers: Answers{100, 3, "A"}}, []string{"bad: 3 of 100 packets ended otherwise than with A"}},
+		{"answers agree", Facts{Answers: Answers{100, 0, "A"}}, []string{"good: All subjects answer packets as A does"}},
+		{"SLOs of one size", Facts{SLOs: []SLO{{Series: "A", Name: "full sync", Limit: "1 s", Up: 10}, {Series: "B", Name: "full sync", Limit: "1 s", Value: "1.38 s", Down: 10}}},
+			[]string{"bad: B violates full sync ≤ 1 s (1.38 s).", "good: SLOs (full sync ≤ 1 s) are met by A."}},
+		{"SLOs of a sweep", Facts{SLOs: []SLO{{Series: "A", Name: "full sync", Limit: "1 s", Value: "1.38 s", Up: 1600, Down: 4000, Sweep: true}, {Series: "A", Name: "first packet", Limit: "20 µs", Up: 4000, Sweep: true}}},
+			[]string{"bad: A meets its SLOs up to 1,600 Services; at 4,000 it violates full sync ≤ 1 s (1.38 s)."}},
+		{"SLOs of a sweep, none met", Facts{SLOs: []SLO{{Series: "A", Name: "full sync", Limit: "1 s", Value: "2 s", Down: 100, Sweep: true}}}, []string{"bad: A violates full sync ≤ 1 s (2 s) at 100 Services, and meets its SLOs at no measured size."}},
+		{"unclear SLOs", Facts{SLOs: []SLO{{Series: "A", Name: "full sync", Limit: "1 s", Unclear: true}}}, []string{"care: Unclear SLOs with A"}},
+		{"pairs", Facts{Ranking: Ranking{"Reaction", []string{"A 1.02 ms", "B 18.2 ms"}}, Pairs: []Pair{{"A", "B", []string{"reaction 18× faster (17–20×)"}, []string{"first packet"}, false}, {"C", "B", []string{"reaction 2× faster"}, []string{"latency p99"}, true}, {"D", "B", nil, []string{"reaction"}, false}}},
+			[]string{"info: Reaction: A 1.02 ms, B 18.2 ms.", "info: A against B: reaction 18× faster (17–20×); no difference shown in first packet.", "info: C against B: reaction 2× faster (observed in too few repetitions for intervals); no difference shown in latency p99.", "info: D against B: no difference shown in reaction."}},
+		{"growth", Facts{Growth: []Growth{{"A", "full sync", 1000, 3.14}}}, []string{"care: A: full sync grows faster than the number of Services, from 1,000 on (twice the Services: 3.1 times as long)."}},
+		{"a move", Facts{Moves: []Move{{"A", "B", "go with care", doc.Care, []string{"3 new flows were lost", "more"}}}}, []string{"care: Go with care: from A to B. 3 new flows were lost; and 1 reason below."}},
+		{"many stopped", Facts{Stopped: []string{"a", "b", "c", "d", "e", "f"}}, []string{"bad: A.", "bad: B.", "bad: C.", "bad: D. And 2 more: see below."}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			lines := Of(test.facts)
+			if len(lines) != len(test.want) {
+				t.Fatalf("%d lines, want %d: %q", len(lines), len(test.want), lines)
+			}
+			for i, line := range lines {
+				if got := string(line.Level) + ": " + line.Text; !strings.HasPrefix(got, test.want[i]) {
+					t.Errorf("line %d:\n%s\nwant\n%s", i, got, test.want[i])
+				}
+			}
+		})
+	}
+}
