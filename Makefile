@@ -16,7 +16,7 @@ N ?=
 E ?=
 #: SCENARIO  name in the library, or a .yaml file      default: steady-churn
 SCENARIO ?=
-#: SUBJECTS  what is measured, separated by commas     default: synclab/iptables-legacy; compare: nearly all
+#: SUBJECTS  what is measured, separated by commas     default: synclab/iptables-legacy, and kube-proxy if built; compare: nearly all
 SUBJECTS ?=
 #: REPS      repetitions of each cell                  default: 3; compare: until ratios are within 5 %, for 20 minutes
 REPS ?=
@@ -63,8 +63,8 @@ RUN = $(strip $(SCENARIO) $(if $(N),--services $(N)) $(if $(E),--endpoints $(E))
 	$(if $(REPS),--reps $(REPS)) $(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT)))
 
 .PHONY: scenario
-scenario: deps build ## run a scenario and write its report
-	bin/synclab run $(RUN)
+scenario: deps build ## run a scenario and write its report, with kube-proxy beside it where that is built
+	bin/synclab run $(if $(SUBJECTS),,--beside) $(RUN)
 
 .PHONY: compare
 compare: deps build ## run a scenario with synclab and kube-proxy in every mode, and compare them

@@ -32,8 +32,6 @@ type CalibrateOptions struct {
 	Seed uint64
 	// Judge predicts cells from a subject's records; nil: the largest cell that there is time for comes next.
 	Judge func(subject string, records []raw.Record, asked CalibrationCell, cells []CalibrationCell) []Judgement
-	// Told reports the progress, and how much of the budget is left.
-	Told func(p Progress, left time.Duration)
 }
 
 // calibration is a running calibration.
@@ -127,8 +125,8 @@ func (o *CalibrateOptions) fill() {
 	if o.Run.Out == "" {
 		o.Run.Out = newFolder(filepath.Join("runs", "calibrate-"+time.Now().Format("20060102-150405")))
 	}
-	if o.Told == nil {
-		o.Told = func(Progress, time.Duration) {}
+	if o.Run.Progress == nil {
+		o.Run.Progress = func(Progress) {}
 	}
 }
 
@@ -242,8 +240,7 @@ func (c *calibration) pass(ctx context.Context, l *lane, cell CalibrationCell) (
 	}
 	c.passes++
 	p := slot{subject: l.subject, rep: rep, cell: scenarios.Cell{Scenario: s, Params: cell.params()}}
-	progress := Progress{Subject: l.subject, Cell: c.Run.cellName(p.cell), Rep: rep, Reps: calibrationRounds, Pass: c.passes}
-	c.Run.Progress = oneAtATime(func(p Progress) { c.Told(p, max(0, time.Until(c.deadline))) })
+	progress := Progress{Subject: l.subject, Cell: c.Run.cellName(p.cell), Rep: rep, Reps: calibrationRounds, Pass: c.passes, Left: max(0, left)}
 	return c.Run.runSlot(ctx, c.w, p, progress)
 }
 

@@ -100,6 +100,26 @@ type Progress struct {
 	Done, Total  int    // of the stage; Total 0: unknown
 	// Note is a remark for a separate line, such as a failed sync.
 	Note string
+	// Left is the estimated time from the start of this pass to the end of the run; 0: unknown.
+	Left time.Duration
+	// Figures are there when the pass has ended.
+	Figures []Figure
+}
+
+// Figure is the median of a pass's durations, in seconds.
+type Figure struct {
+	Name   string  `json:"name"`
+	Median float64 `json:"median"`
+}
+
+type shownFigure struct {
+	metric raw.Metric
+	name   string
+}
+
+// shownFigures are those of Progress.
+var shownFigures = []shownFigure{
+	{raw.ColdStart, "cold start"}, {raw.Reaction, "reaction"}, {raw.NetworkProgrammingLatency, "npl"}, {raw.FullSync, "full sync"}, {raw.PartialSync, "partial sync"},
 }
 
 // slot is one repetition of one cell with one subject.
@@ -310,13 +330,19 @@ func (o *ExecuteOptions) runAll(ctx context.Context, w *raw.RunWriter, all []slo
 // runSlots runs passes; done of total ran before. stopped has the cells and subjects that exceeded a budget: another
 // repetition would exceed it too.
 func (o *ExecuteOptions) runSlots(ctx context.Context, w *raw.RunWriter, all []slot, stopped map[string]bool, done, total int) error {
+	var times passTimes
 	for i, p := range all {
 		if stopped[o.slotName(p)] {
 			continue
 		}
 		progress := Progress{Subject: p.subject, Cell: o.cellName(p.cell), Rep: p.rep, Reps: o.Reps, Pass: done + i + 1, Passes: max(total, done+len(all))}
+		if o.Until == nil {
+			progress.Left = times.left(o, all[i:])
+		}
+		began := time.Now()
 		exceeded, err := o.runSlot(ctx, w, p, progress)
 		stopped[o.slotName(p)] = exceeded
+		times.add(p.subject, progress.Cell, p.cell.Scenario.Shape.Services, time.Since(began))
 		if err != nil {
 			return fmt.Errorf("%s, %s, repetition %d: %w", p.subject, progress.Cell, p.rep, err)
 		}
@@ -370,6 +396,9 @@ func (o *ExecuteOptions) runSlot(ctx context.Context, w *raw.RunWriter, p slot, 
 	if end.failure != "" {
 		err = errors.New(end.failure)
 	}
+	if progress.Figures = end.figures(); len(progress.Figures) > 0 {
+		o.Progress(progress)
+	}
 	return end.exceeded, errors.Join(killed(err), takeErr)
 }
 
@@ -389,6 +418,29 @@ func killed(err error) error {
 type ending struct {
 	failure  string
 	exceeded bool // the subject exceeded a budget and was stopped
+	values   map[raw.Metric][]float64
+}
+
+// note keeps the durations that figures shows.
+func (e *ending) note(r *raw.Record) {
+	if r.Error == "" && slices.ContainsFunc(shownFigures, func(f shownFigure) bool { return f.metric == r.Metric }) {
+		if e.values == nil {
+			e.values = map[raw.Metric][]float64{}
+		}
+		e.values[r.Metric] = append(e.values[r.Metric], r.Value)
+	}
+}
+
+// figures are the medians of what was noted.
+func (e *ending) figures() []Figure {
+	var out []Figure
+	for _, f := range shownFigures {
+		if values := e.values[f.metric]; len(values) > 0 {
+			slices.Sort(values)
+			out = append(out, Figure{f.name, values[len(values)/2]})
+		}
+	}
+	return out
 }
 
 // take reads the worker's messages until it ends.
@@ -405,6 +457,7 @@ func (o *ExecuteOptions) take(r io.Reader, w *raw.RunWriter, progress Progress, 
 		switch {
 		case m.Record != nil:
 			end.exceeded = end.exceeded || m.Record.Metric == raw.Exceeded
+			end.note(m.Record)
 			if err := w.Write(*m.Record); err != nil {
 				return err
 			}

@@ -22,7 +22,7 @@ const (
 func RandomBatch(seed uint64, clusters int, limit Constraint) *Batch {
 	s := DrawSetting(seed, limit)
 	b := &Batch{Name: fmt.Sprintf("seed %d (%s)", seed, s), Setting: s, Node: "node-0", Real: seed%realEvery == 0}
-	b.Replay = fmt.Sprintf("synclab compare --rules --random %d --seed %d", clusters, seed)
+	b.Replay = fmt.Sprintf("synclab conform --random %d --seed %d", clusters, seed)
 	if limit.Variant != "" {
 		b.Replay += " --variant " + string(limit.Variant)
 	}

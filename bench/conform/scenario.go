@@ -36,7 +36,7 @@ func ScenarioBatch(s *scenarios.Scenario, cfg *v1alpha1.KubeProxyConfiguration, 
 	b := &Batch{
 		Name:    fmt.Sprintf("scenario %s, iptables-%s", s.Name, variant),
 		Setting: Setting{Variant: variant, Families: families, Config: cfg},
-		Replay:  fmt.Sprintf("synclab compare --rules %s --variant %s", s.Name, variant),
+		Replay:  fmt.Sprintf("synclab conform %s --variant %s", s.Name, variant),
 	}
 	b.Next = following(Step{What: "at first", Objects: world.Objects()}, func(i int) (string, sim.Trace, bool, error) {
 		if i == len(s.Steps) {
@@ -99,7 +99,7 @@ const (
 // ObjectsBatch returns a batch of the objects o, followed by a little churn. If then is set, it follows instead of
 // churn.
 func ObjectsBatch(name string, o, then *sim.Objects, s Setting) *Batch {
-	b := &Batch{Name: fmt.Sprintf("%s (%s)", name, s), Setting: s, Replay: "synclab compare --rules -f " + name + " --variant " + string(s.Variant)}
+	b := &Batch{Name: fmt.Sprintf("%s (%s)", name, s), Setting: s, Replay: "synclab conform -f " + name + " --variant " + string(s.Variant)}
 	if then != nil {
 		steps := []Step{{What: "at first", Objects: o}, {What: "then", Objects: then}}
 		b.Next = func() (Step, bool, error) {

@@ -118,26 +118,14 @@ func calibrate(ctx context.Context, s streams, o bench.CalibrateOptions) error {
 	o.Judge = func(subject string, records []raw.Record, asked bench.CalibrationCell, cells []bench.CalibrationCell) []bench.Judgement {
 		return model.Judge(subject, records, fit, asked, cells)
 	}
-	pass := 0
-	o.Told = func(p bench.Progress, left time.Duration) {
-		title := fmt.Sprintf("[%s left]", left.Round(time.Second))
-		if p.Subject != "" {
-			title += fmt.Sprintf(" %s %s rep %d", p.Subject, p.Cell, p.Rep)
-		}
-		switch {
-		case p.Note != "":
-			fmt.Fprintf(s.err, "%s: %s\n", title, p.Note)
-		case p.Pass != pass:
-			pass = p.Pass
-			fmt.Fprintln(s.err, title)
-		}
-	}
-	o.Run.Progress = func(p bench.Progress) { o.Told(p, o.Budget) } // before the first pass: the build of kube-proxy
+	shown := terminal.NewProgress(s.err)
+	o.Run.Progress = shown.Show
 	fmt.Fprintf(s.err, "seed %d, budget %v\n", o.Seed, o.Budget)
 	if busy := bench.LoadAverage(); busy > float64(runtime.NumCPU())/2 {
 		fmt.Fprintf(s.err, "the machine is busy: a load of %.1f on %d CPUs; times will vary, and intervals will be wide\n", busy, runtime.NumCPU())
 	}
 	dir, err := bench.Calibrate(ctx, o)
+	shown.End()
 	if dir == "" {
 		return err
 	}

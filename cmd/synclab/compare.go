@@ -9,7 +9,6 @@ import (
 
 func newCompare(s streams) *cobra.Command {
 	var flags runFlags
-	var rules rulesFlags
 	cmd := &cobra.Command{
 		Use:   "compare [SCENARIO | FILE.yaml]",
 		Short: "Run a scenario with synclab and kube-proxy in every mode and compare them",
@@ -34,7 +33,8 @@ starts, reactions or syncs. An interval takes six repetitions. With fewer, as wi
 
 A scenario with targets, such as engine, is compared at the sizes and with the
 subjects that they name. The report says which targets are met.
-` + rulesHelp,
+
+'synclab conform' compares what proxiers do, and measures nothing.`,
 		Example: `  synclab compare --services 1000
   synclab compare size-sweep --services 5000 --subjects synclab/iptables-nft,kube-proxy/iptables-nft
   synclab compare --subjects synclab/nftables,synclab/nftables+tuned,kube-proxy/nftables+gogc50
@@ -43,13 +43,9 @@ subjects that they name. The report says which targets are met.
   synclab compare --subjects 'kube-proxy/nftables,exec:mine=/usr/local/bin/my-proxy --kubeconfig={kubeconfig}'
   synclab compare engine --services 10000 --reps 6   # the lab's backends, at sizes up to N
   synclab compare size-sweep --reps 20 --shard 3/8 --out /mnt/sweep   # a part of it, on each of 8 machines
-  synclab compare --tools ./trixie --subjects kube-proxy/iptables-nft   # iptables of an unpacked image
-  synclab compare --rules --random 2000 --seed 7`,
-		Args: rules.args(argCount(0, 1, "a scenario")),
+  synclab compare --tools ./trixie --subjects kube-proxy/iptables-nft   # iptables of an unpacked image`,
+		Args: argCount(0, 1, "a scenario"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if rules.rules {
-				return rules.compare(cmd, args, s, &flags)
-			}
 			o, err := flags.read(cmd, args, s)
 			if err != nil {
 				return err
@@ -59,7 +55,6 @@ subjects that they name. The report says which targets are met.
 		},
 	}
 	flags.register(cmd, "every mode of kube-proxy and of synclab that this machine has the tools for", "5%")
-	rules.register(cmd)
 	return cmd
 }
 

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"synclab/bench/outfile"
 	"synclab/cmd/synclab/terminal"
 	"synclab/reports/diff"
 	"synclab/scenarios"
@@ -17,6 +20,7 @@ func newDiff(s streams) *cobra.Command {
 		format     terminal.Format
 		maxSlower  = shareFlag{diff.DefaultThreshold}
 		thresholds []string
+		page       string
 	)
 	cmd := &cobra.Command{
 		Use:   "diff RUN1 RUN2",
@@ -39,6 +43,7 @@ Figures: ` + strings.Join(scenarios.ThresholdFigures(), ", ") + `.`,
 		Example: `  synclab diff runs/before runs/after
   synclab diff runs/before runs/after --max-slower 5% --threshold peak_rss=20%
   synclab diff runs/before runs/after --threshold rules=0% --threshold all=off
+  synclab diff runs/before runs/after --page diff.html
   synclab diff runs/before runs/after -o json | jq '.rows[] | select(.verdict == "slower")'
   synclab run steady-churn --reps 8 --out before   # in CI: with the old program,
   synclab run steady-churn --reps 8 --out after    # with the new one, on the same machine;
@@ -60,13 +65,17 @@ Figures: ` + strings.Join(scenarios.ThresholdFigures(), ", ") + `.`,
 					return badUsage(cmd, "--threshold %s: %w", text, err)
 				}
 			}
-			return compareRuns(s, args[0], args[1], format, options)
+			return compareRuns(s, args[0], args[1], format, page, options)
 		},
 	}
 	format.Register(cmd)
 	flags := cmd.Flags()
 	flags.Var(&maxSlower, "max-slower", "allowed increase of figures without a threshold: a `share`, such as 5%")
 	flags.StringArrayVar(&thresholds, "threshold", nil, "`FIGURE=SHARE`: allowed increase of one figure, such as full_sync=5%, or off (repeatable)")
+	flags.StringVar(&page, "page", "", "write the comparison as a page to this `file`, too")
+	if err := cmd.MarkFlagFilename("page", "html"); err != nil {
+		panic(err)
+	}
 	terminal.Complete(cmd, "max-slower")
 	if err := cmd.RegisterFlagCompletionFunc("threshold", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		var words []string
@@ -126,13 +135,19 @@ func (f *shareFlag) Set(text string) error {
 }
 
 // diff prints the comparison and fails when a threshold is exceeded.
-func compareRuns(s streams, before, after string, format terminal.Format, options diff.Options) error {
+func compareRuns(s streams, before, after string, format terminal.Format, page string, options diff.Options) error {
 	d, err := diff.Compare(before, after, options)
 	if err != nil {
 		return badInput(err)
 	}
 	if err := format.Write(s.out, d, d.Table); err != nil {
 		return err
+	}
+	if page != "" {
+		var b bytes.Buffer
+		if err := errors.Join(d.Page(&b), outfile.Write(page, b.Bytes(), 0o644)); err != nil {
+			return err
+		}
 	}
 	beyond := d.Beyond()
 	if len(beyond) == 0 {

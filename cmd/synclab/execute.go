@@ -15,15 +15,26 @@ import (
 	"synclab/bench"
 	"synclab/cmd/synclab/terminal"
 	"synclab/reports"
+	"synclab/reports/sections"
 )
 
 // execute runs the scenario in separate namespaces and reports on it.
 func execute(ctx context.Context, s streams, o runOptions) error {
+	_, err := measure(ctx, s, o)
+	return err
+}
+
+// measure is execute; it returns the summary of a whole run, too.
+func measure(ctx context.Context, s streams, o runOptions) (*sections.Summary, error) {
 	shown := terminal.NewProgress(s.err)
+	show := shown.Show
+	if o.json {
+		show = terminal.NewEvents(s.out).Progress
+	}
 	options := bench.ExecuteOptions{
 		Scenario: o.scenario, Objects: o.objects, Live: o.live, Subjects: o.subjects, Reps: o.reps, Out: o.out, Force: o.force,
 		ProxyConfig: o.config, Command: commandLine(os.Args), WorkerArgs: []string{"worker"}, ProxyArgs: []string{"proxy"},
-		Progress: shown.Show, Stderr: s.err, Feed: o.feed, KubeProxy: o.kubeProxy, ExecConfig: o.execConfig, MaxMemory: o.maxMemory, Kernels: o.kernels,
+		Progress: show, Stderr: s.err, Feed: o.feed, KubeProxy: o.kubeProxy, ExecConfig: o.execConfig, MaxMemory: o.maxMemory, Kernels: o.kernels,
 		Shard: o.shard, Shards: o.shards,
 	}
 	if o.precision > 0 {
@@ -42,7 +53,7 @@ func execute(ctx context.Context, s streams, o runOptions) error {
 		}
 	}
 	if o.dryRun {
-		return listShards(s.out, options)
+		return nil, listShards(s.out, options)
 	}
 	if o.dump {
 		options.Dump = func(subject, rules string) {
@@ -54,14 +65,21 @@ func execute(ctx context.Context, s streams, o runOptions) error {
 	shown.End()
 	switch {
 	case errors.Is(err, bench.ErrShardComplete):
-		return shardDone(s.out, dir, o, "is complete already: nothing was run (repeat it with --force)")
+		return nil, shardDone(s.out, dir, o, "is complete already: nothing was run (repeat it with --force)")
 	case dir == "":
-		return err
+		return nil, err
 	case err == nil && o.shards > 0:
-		return shardDone(s.out, dir, o, "is complete")
+		return nil, shardDone(s.out, dir, o, "is complete")
 	case err != nil:
 		fmt.Fprintf(s.err, "the measurements until then are in %s; 'synclab report %s' shows them\n", dir, dir)
-		return err
+		return nil, err
+	}
+	if o.json {
+		summary, err := reports.Build([]string{dir}, "", reports.Options{})
+		if err != nil {
+			return nil, err
+		}
+		return summary, terminal.NewEvents(s.out).Done(dir, summary)
 	}
 	return report(s, []string{dir}, "", terminal.Format(terminal.Formats[0]), reports.Options{})
 }
@@ -105,14 +123,15 @@ func (f *shardFlags) register(cmd *cobra.Command) {
 	for _, flag := range []string{"shard", "shard-index", "shards"} {
 		terminal.Complete(cmd, flag)
 	}
+	cmd.MarkFlagsMutuallyExclusive("shard", "shard-index")
+	cmd.MarkFlagsMutuallyExclusive("shard", "shards")
+	moreFlags(cmd, "shard", "shard-index", "shards", "dry-run")
 }
 
 // apply checks the flags and puts them into a run's options.
 func (f *shardFlags) apply(cmd *cobra.Command, o *runOptions) error {
 	given := cmd.Flags().Changed
 	switch {
-	case given("shard") && (given("shard-index") || given("shards")):
-		return badUsage(cmd, "--shard excludes --shard-index and --shards")
 	case given("shard"):
 		which, of, _ := strings.Cut(f.shard, "/")
 		i, err := strconv.Atoi(which)

@@ -13,6 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/kube-proxy/config/v1alpha1"
 
+	"github.com/spf13/pflag"
+	"io/fs"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	"synclab/bench/netns"
 	"synclab/bench/raw"
 	"synclab/bench/shim"
@@ -154,25 +159,39 @@ type subjectFlags struct {
 	tools      string
 }
 
-func (f *subjectFlags) register(cmd *cobra.Command, usual string) {
+// registerPrograms adds the flags that choose programs. usual describes the default subjects.
+func (f *subjectFlags) registerPrograms(cmd *cobra.Command, usual string) {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.names, "subjects", nil, "`list` of subjects, separated by commas; kube-proxy@VERSION/… is another version of kube-proxy; exec:NAME=COMMAND… is any other proxier; suffixes change settings: "+suffixWords()+" (default: "+usual+")")
-	flags.StringVar(&f.feed, "feed", "", "how objects reach the subjects: `informers` in this process, or the api over HTTP, with each subject a separate process (default: api if a subject is not synclab's)")
 	flags.StringVar(&f.kubeProxy.Path, "kube-proxy", "", "`binary` to run as kube-proxy (default: built from its Go module, on first use)")
 	flags.StringVar(&f.kubeProxy.Source, "kube-proxy-src", "", "`folder` with a checkout of Kubernetes to build kube-proxy from; beside it, kube-proxy@VERSION/… is a release")
 	flags.StringVar(&f.kubeProxy.Version, "kube-proxy-version", "", "`version` of kube-proxy to build (default: "+upstream.Pinned+")")
+	flags.StringSliceVar(&f.kernels, "kernel", nil, "`list` of kernels to measure on: host, or versions of Linux that run as User-mode Linux, such as 6.12; see 'synclab kernel' (default: host)")
+	flags.StringVar(&f.tools, "tools", "", "`folder` that is the root of another system, such as an unpacked image: its iptables, nft and ipset are used, with its libraries, e.g. --tools ./bookworm (default: this machine's)")
+	if err := errors.Join(cmd.MarkFlagDirname("tools"), cmd.RegisterFlagCompletionFunc("kernel", completeKernels), cmd.RegisterFlagCompletionFunc("subjects", completeSubjects), cmd.MarkFlagFilename("kube-proxy"), cmd.MarkFlagDirname("kube-proxy-src")); err != nil {
+		panic(err)
+	}
+	terminal.Complete(cmd, "kube-proxy-version")
+	cmd.MarkFlagsMutuallyExclusive("kube-proxy", "kube-proxy-src", "kube-proxy-version")
+	moreFlags(cmd, "kube-proxy", "kube-proxy-src", "kube-proxy-version", "tools")
+}
+
+// register adds the flags of measurements, too.
+func (f *subjectFlags) register(cmd *cobra.Command, usual string) {
+	f.registerPrograms(cmd, usual)
+	flags := cmd.Flags()
+	flags.StringVar(&f.feed, "feed", "", "how objects reach the subjects: `informers` in this process, or the api over HTTP, with each subject a separate process (default: api if a subject is not synclab's)")
 	flags.StringVar(&f.execConfig, "exec-config", "", "`template` of the file {config} in exec:NAME=COMMAND (default: the KubeProxyConfiguration)")
 	flags.DurationVar(&f.maxTime, "max-time", 0, "`time` after which a subject that has not converged is stopped (default: the scenario's, 10m)")
 	flags.StringVar(&f.maxMemory, "max-memory", "", "memory `limit` of a subject and its tools, e.g. 2Gi; beyond it the subject is stopped; needs --feed api")
-	flags.StringSliceVar(&f.kernels, "kernel", nil, "`list` of kernels to measure on: host, or versions of Linux that run as User-mode Linux, such as 6.12; see 'synclab kernel' (default: host)")
-	flags.StringVar(&f.tools, "tools", "", "`folder` that is the root of another system, such as an unpacked image: its iptables, nft and ipset are used, with its libraries, e.g. --tools ./bookworm (default: this machine's)")
-	if err := errors.Join(cmd.MarkFlagDirname("tools"), cmd.RegisterFlagCompletionFunc("kernel", completeKernels), cmd.RegisterFlagCompletionFunc("subjects", completeSubjects), cmd.MarkFlagFilename("kube-proxy"), cmd.MarkFlagDirname("kube-proxy-src"), cmd.MarkFlagFilename("exec-config")); err != nil {
+	if err := cmd.MarkFlagFilename("exec-config"); err != nil {
 		panic(err)
 	}
 	terminal.Complete(cmd, "feed", raw.FeedInformers, raw.FeedAPI)
-	for _, flag := range []string{"kube-proxy-version", "max-time", "max-memory"} {
+	for _, flag := range []string{"max-time", "max-memory"} {
 		terminal.Complete(cmd, flag)
 	}
+	moreFlags(cmd, "feed", "exec-config", "max-time", "max-memory")
 }
 
 // apply checks the flags and puts them into a run's options.
@@ -182,9 +201,6 @@ func (f *subjectFlags) apply(cmd *cobra.Command, o *runOptions) error {
 	}
 	if f.feed != "" && f.feed != raw.FeedInformers && f.feed != raw.FeedAPI {
 		return badUsage(cmd, "--feed %q: want %s or %s", f.feed, raw.FeedInformers, raw.FeedAPI)
-	}
-	if given := []bool{f.kubeProxy.Path != "", f.kubeProxy.Source != "", f.kubeProxy.Version != ""}; countTrue(given) > 1 {
-		return badUsage(cmd, "--kube-proxy, --kube-proxy-src and --kube-proxy-version exclude one another; kube-proxy@VERSION/… in --subjects is another version")
 	}
 	if cmd.Flags().Changed("max-time") && f.maxTime <= 0 {
 		return badUsage(cmd, "--max-time %v: want more than 0", f.maxTime)
@@ -229,11 +245,6 @@ func (f *subjectFlags) useTools(ctx context.Context) error {
 	}
 	atEnd(ctx, release)
 	return nil
-}
-
-// countTrue returns how many are true.
-func countTrue(given []bool) int {
-	return len(slices.DeleteFunc(given, func(is bool) bool { return !is }))
 }
 
 // withTools returns the names of subjects whose tools this machine has. It prints the omitted ones in one line.
@@ -296,4 +307,64 @@ func completeSubjects(_ *cobra.Command, _ []string, typed string) ([]string, cob
 func firstLine(s string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
 	return line
+}
+
+// clusterFlags name a cluster as kubectl does.
+type clusterFlags struct {
+	kubeconfig string // empty: $KUBECONFIG, then ~/.kube/config
+	context    string // empty: the file's current one
+	// allowExec lets root run the kubeconfig's credential plugin.
+	allowExec bool
+}
+
+func (f *clusterFlags) registerExec(flags *pflag.FlagSet) {
+	flags.BoolVar(&f.allowExec, "allow-exec-plugins", false, "as root too, run the program that the kubeconfig names for credentials")
+}
+
+// restConfig reads the kubeconfig. Errors are usage errors.
+func (f clusterFlags) restConfig() (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = f.kubeconfig
+	rules.WarnIfAllMissing = false
+	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.context}).ClientConfig()
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, badInput(fmt.Errorf("kubeconfig: %w", err))
+	case clientcmd.IsEmptyConfig(err):
+		where := f.kubeconfig
+		if where == "" {
+			where = os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
+		}
+		if where == "" {
+			return nil, badInput(errors.New("kubeconfig: none is given, $KUBECONFIG is not set, and there is no ~/.kube/config; name one with --kubeconfig FILE"))
+		}
+		return nil, badInput(fmt.Errorf("kubeconfig: %s names no cluster", where))
+	case err != nil:
+		return nil, badInput(fmt.Errorf("kubeconfig: %w", err))
+	}
+	if cfg.ExecProvider != nil && os.Geteuid() == 0 && !f.allowExec {
+		return nil, badInput(fmt.Errorf("kubeconfig: its credential plugin %q would run as root: allow that with --allow-exec-plugins, or run synclab as another user", cfg.ExecProvider.Command))
+	}
+	return cfg, nil
+}
+
+// newClient uses contentType, or JSON if the server does not support it.
+func newClient(cfg *rest.Config, contentType string) (kubernetes.Interface, error) {
+	cfg.ContentType = contentType
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return nil, badInput(fmt.Errorf("kubeconfig: %w", err))
+	}
+	return client, nil
+}
+
+// client returns a client that reads the cluster in protobuf.
+func (f clusterFlags) client() (kubernetes.Interface, error) {
+	cfg, err := f.restConfig()
+	if err != nil {
+		return nil, err
+	}
+	cfg.QPS, cfg.Burst = -1, -1 // three lists and three watches
+	cfg.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+	return newClient(cfg, "application/vnd.kubernetes.protobuf")
 }

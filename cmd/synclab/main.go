@@ -53,7 +53,9 @@ type streams struct {
 
 // run is the whole program without the process. args are without the program's name.
 func run(ctx context.Context, s streams, args []string) error {
+	args, all := helpArgs(args)
 	root := newRoot(s)
+	groupCommands(root, all)
 	root.SetArgs(args)
 	var ending []func()
 	defer func() {
@@ -61,7 +63,8 @@ func run(ctx context.Context, s streams, args []string) error {
 			end()
 		}
 	}()
-	return root.ExecuteContext(context.WithValue(ctx, endingKey{}, &ending))
+	cmd, err := root.ExecuteContextC(context.WithValue(ctx, endingKey{}, &ending))
+	return plainError(cmd, err)
 }
 
 // endingKey is the key of the functions that run calls at its end.
@@ -145,11 +148,11 @@ time goes, what rules cost a packet, and how large a cluster may grow.
 
 It works only inside its own network namespaces, as root or as an ordinary user, and
 never changes the firewall of the machine.`,
-		Example: `  synclab doctor                                  # can this machine run it?
-  synclab run                                     # the scenario steady-churn, then a report
-  synclab run size-sweep --services 20000         # how cost grows with the number of Services
-  synclab run -f my-cluster.yaml --dump-iptables  # the rules of your own Services
-  synclab rules -f manifests/                     # the same, without a kernel`,
+		Example: `  synclab doctor                            # can this machine run it?
+  synclab run --services 10000              # one proxier under churn, then a report
+  synclab compare --services 1000           # beside unmodified kube-proxy, in every mode
+  synclab compare -f dump.yaml              # with your own Services
+  synclab plan --services 20000 --churn 50  # how far a cluster can grow`,
 		SilenceUsage:  true, // exitStatus prints errors, and refers to --help
 		SilenceErrors: true,
 		Args:          cobra.ArbitraryArgs,
@@ -164,7 +167,7 @@ never changes the firewall of the machine.`,
 	root.SetOut(s.out)
 	root.SetErr(s.err)
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newRun(s), newMigrate(s), newCompare(s), newKubeProxy(s), newKernel(s), newReport(s), newDiff(s), newRules(s), newServe(s), newScenarios(s), newDoctor(s), newVersion(s), newWorker(s), newRulesWorker(s), newProxy(s), newCapture(s), newSoak(s), newCalibrate(s), newSimulate(s))
+	root.AddCommand(newRun(s), newMigrate(s), newCompare(s), newConform(s), newKubeProxy(s), newKernel(s), newReport(s), newDiff(s), newRules(s), newServe(s), newScenarios(s), newDoctor(s), newVersion(s), newWorker(s), newRulesWorker(s), newProxy(s), newCapture(s), newSoak(s), newCalibrate(s), newSimulate(s))
 	root.AddCommand(newPlan(s))
 	addCompletion(root)
 	return root

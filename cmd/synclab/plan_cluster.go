@@ -60,21 +60,16 @@ func (f *planCluster) register(cmd *cobra.Command) {
 	for _, flag := range []string{"services", "endpoints", "nodes", "churn", "earlier-age", "service-churn", "churn-amplitude", "rollouts", "node-losses", "context"} {
 		terminal.Complete(cmd, flag)
 	}
+	cmd.MarkFlagsMutuallyExclusive("churn", "churn-from", "earlier")
+	cmd.MarkFlagsMutuallyExclusive("filename", "kubeconfig")
+	moreFlags(cmd, "churn-from", "earlier", "earlier-age", "service-churn", "churn-amplitude", "rollouts", "node-losses", "context", "allow-exec-plugins")
 }
 
 // check refuses contradicting flags before anything is read.
 func (f *planCluster) check(cmd *cobra.Command) error {
 	given := cmd.Flags().Changed
 	dump := len(f.manifests.paths) > 0
-	sources := 0
-	for _, flag := range []string{"churn", "churn-from", "earlier"} {
-		if given(flag) {
-			sources++
-		}
-	}
 	switch {
-	case dump && given("kubeconfig"):
-		return badUsage(cmd, "-f and --kubeconfig exclude each other")
 	case !given("services") && !dump && !given("kubeconfig") && !given("churn-from"):
 		return badUsage(cmd, "the size of the cluster today is missing: want --services NUMBER, -f DUMP, --kubeconfig FILE or --churn-from TRACE")
 	case given("services") && (f.services < 1 || f.services > capacity.MostServices):
@@ -83,10 +78,8 @@ func (f *planCluster) check(cmd *cobra.Command) error {
 		return badUsage(cmd, "--endpoints %s: want 0 to %s", planning.PlainNumber(f.endpoints), doc.Grouped(capacity.MostEndpoints))
 	case given("nodes") && f.nodes < 1:
 		return badUsage(cmd, "--nodes %d: want at least 1", f.nodes)
-	case sources == 0:
+	case !given("churn") && !given("churn-from") && !given("earlier"):
 		return badUsage(cmd, "the rate of endpoint changes is missing: want --churn RATE (per second), --churn-from TRACE, or --earlier DUMP --earlier-age TIME")
-	case sources > 1:
-		return badUsage(cmd, "--churn, --churn-from and --earlier exclude each other")
 	case given("earlier") && !dump && !given("kubeconfig"):
 		return badUsage(cmd, "--earlier needs the dump of today: name it with -f or --kubeconfig")
 	case given("earlier") && f.earlierAge <= 0:

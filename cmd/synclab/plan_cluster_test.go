@@ -235,12 +235,10 @@ func TestClusterRefuses(t *testing.T) {
 		{[]string{"--services", "5", "--churn", "1", "--churn-amplitude", "2"}, "--churn-amplitude 2: want 0 to 1"},
 		{[]string{"--services", "5", "--churn", "1", "--nodes", "0"}, "--nodes 0: want at least 1"},
 		{[]string{"--services", "5", "--churn", "1", "--endpoints", "-2"}, "--endpoints -2: want 0 to 5,000"},
-		{[]string{"--services", "5", "--churn", "1", "--churn-from", "x"}, "--churn, --churn-from and --earlier exclude each other"},
 		{[]string{"--services", "5", "--churn-from", "x", "--rollouts", "1"}, "--rollouts has no meaning with --churn-from: the trace has all changes"},
 		{[]string{"--services", "5", "--earlier", dump, "--earlier-age", "1m"}, "--earlier needs the dump of today: name it with -f or --kubeconfig"},
 		{[]string{"-f", dump, "--earlier", dump}, "--earlier-age is missing: want the time between --earlier and the dump of today, e.g. 10m"},
 		{[]string{"-f", dump, "--churn", "1", "--earlier-age", "1m"}, "--earlier-age is for --earlier, which is not given"},
-		{[]string{"-f", dump, "--kubeconfig", "x", "--churn", "1"}, "-f and --kubeconfig exclude each other"},
 	} {
 		if _, _, err := readCluster(t, c.args...); err == nil || err.Error() != c.want {
 			t.Errorf("%q: %v; want %s", c.args, err, c.want)

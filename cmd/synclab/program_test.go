@@ -183,7 +183,7 @@ func TestToolsOfAnotherRoot(t *testing.T) {
 		t.Errorf("after the run: %s", env)
 	}
 	empty := t.TempDir()
-	for _, args := range [][]string{{"run", "cold-start"}, {"compare"}, {"compare", "--rules"}, {"soak"}} {
+	for _, args := range [][]string{{"run", "cold-start"}, {"compare"}, {"conform"}, {"soak"}} {
 		status, _, stderr := invoke(t, append(args, "--tools", empty)...)
 		if status != exitUsage || !strings.Contains(stderr, "no iptables, nft or ipset below "+empty) {
 			t.Errorf("%v: status %d: %s", args, status, stderr)

@@ -52,8 +52,9 @@ func newProxy(s streams) *cobra.Command {
 		familyNames  = []string{string(corev1.IPv4Protocol), string(corev1.IPv6Protocol)}
 	)
 	cmd := &cobra.Command{
-		Use:   "proxy",
-		Short: "Run the proxier as a process with an API server, like kube-proxy",
+		Use:    "proxy",
+		Short:  "Run the proxier as a process with an API server, like kube-proxy",
+		Hidden: true, // runs start it
 		Long: `Proxy writes the rules of one node for the Services and EndpointSlices of an API
 server, until it is interrupted; the rules stay. A run starts it as a subject when
 the subjects are processes.

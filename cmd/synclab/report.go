@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -48,7 +49,7 @@ sizes, with 95 % intervals from six results on.`,
 		Example: `  synclab report
   synclab report runs/before runs/after --out runs/comparison
   synclab report sweep/shard-*
-  synclab report runs/sweep --full-sync 0.5 --first-packet 0.00001
+  synclab report runs/sweep --full-sync 500ms --first-packet 10us
   synclab report runs/before -o json
   synclab report runs/plan-1                       # the page of a plan
   go test -run '^$' -bench Sync -count 3 ./bench | synclab report --bench -`,
@@ -75,7 +76,7 @@ sizes, with 95 % intervals from six results on.`,
 					return badUsage(cmd, "%s is not the folder of a run: %w", dir, err)
 				}
 			}
-			if err := report(s, dirs, out, format, options); err != nil || len(dirs) > 1 || !page.HasAnswer(dirs[0]) {
+			if _, err := report(s, dirs, out, format, options); err != nil || len(dirs) > 1 || !page.HasAnswer(dirs[0]) {
 				return err
 			}
 			return rebuildPlan(dirs[0], out, options) // the folder of a calibration may also have a plan
@@ -86,11 +87,18 @@ sizes, with 95 % intervals from six results on.`,
 	flags.StringVar(&out, "out", "", "`folder` of the report (default: the first run's)")
 	flags.StringVar(&growth, "bench", "", "`file` with the output of go test -bench, or - for stdin: print growth exponents")
 	flags.BoolVar(&options.NoPNG, "no-png", false, "draw SVG only")
-	flags.Float64Var(&options.SLOs.FullSync, "full-sync", 0, "capacity: longest median full sync, in `seconds` (default 1)")
-	flags.Float64Var(&options.SLOs.ProgrammingP99, "npl-p99", 0,
-		"capacity: longest 99th percentile of network programming latency, in `seconds` (default 5)")
-	flags.Float64Var(&options.SLOs.FirstPacket, "first-packet", 0,
-		"capacity: largest median cost of a first packet at the slowest position, in `seconds` (default 0.00002)")
+	for _, slo := range []struct {
+		to       *float64
+		name     string
+		what     string
+		standard string
+	}{
+		{&options.SLOs.FullSync, "full-sync", "longest median full `sync`", "1s"},
+		{&options.SLOs.ProgrammingP99, "npl-p99", "longest 99th `percentile` of network programming latency", "5s"},
+		{&options.SLOs.FirstPacket, "first-packet", "largest median `cost` of a first packet at the slowest position", "20us"},
+	} {
+		flags.Var((*secondsFlag)(slo.to), slo.name, "SLO: "+slo.what+" (default "+slo.standard+")")
+	}
 	if err := errors.Join(cmd.MarkFlagDirname("out"), cmd.MarkFlagFilename("bench", "txt")); err != nil {
 		panic(err)
 	}
@@ -101,6 +109,22 @@ sizes, with 95 % intervals from six results on.`,
 		return nil, cobra.ShellCompDirectiveFilterDirs
 	}
 	return cmd
+}
+
+// secondsFlag is a time on the command line, "20us", and seconds in the program.
+type secondsFlag float64
+
+func (f *secondsFlag) String() string { return "" }
+func (f *secondsFlag) Type() string   { return "time" }
+
+// Set implements pflag.Value.
+func (f *secondsFlag) Set(text string) error {
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return errors.New("want a time with its unit, such as 500ms, 20us or 5s")
+	}
+	*f = secondsFlag(d.Seconds())
+	return nil
 }
 
 // benchGrowth prints how the benchmarks in a file grow with the number of Services.
@@ -166,13 +190,13 @@ func oneDivision(dirs []string) error {
 }
 
 // report builds the report and prints its summary and the path of its page.
-func report(s streams, dirs []string, out string, format terminal.Format, options reports.Options) error {
+func report(s streams, dirs []string, out string, format terminal.Format, options reports.Options) (*sections.Summary, error) {
 	if err := oneDivision(dirs); err != nil {
-		return badInput(err)
+		return nil, badInput(err)
 	}
 	summary, err := reports.Build(dirs, out, options)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if out == "" {
 		out = records.OutFolder(dirs)
@@ -185,7 +209,7 @@ func report(s streams, dirs []string, out string, format terminal.Format, option
 	if !anySync(summary) {
 		fmt.Fprintf(s.err, "%s: no sync was measured before the run ended, so there is no number to report\n", strings.Join(dirs, ", "))
 	}
-	return format.Write(s.out, summary, func(w io.Writer) error {
+	return summary, format.Write(s.out, summary, func(w io.Writer) error {
 		if err := front.Terminal(w, summary); err != nil {
 			return err
 		}

@@ -42,6 +42,7 @@ type runOptions struct {
 	shard      int  // from 1, of shards
 	shards     int  // 0: the whole run
 	dryRun     bool // list the shards and run nothing
+	json       bool // print events instead of tables
 }
 
 // runFlags are the flags of a run and of a comparison.
@@ -81,6 +82,7 @@ func (f *runFlags) register(cmd *cobra.Command, usual, precision string) {
 	flags.StringVar(&f.o.out, "out", "", "`folder` of the run (default: a new one in runs/)")
 	flags.BoolVar(&f.o.force, "force", false, "replace the run that is in the folder --out")
 	flags.BoolVar(&f.o.dump, "dump-iptables", false, "print the rules that were installed, as iptables-save does")
+	flags.BoolVar(&f.o.json, "json", false, "print events instead of tables, one JSON object a line: progress, note, done")
 	flags.BoolVar(&f.trace, "trace", false, "print the way of one packet from pod to pod, hop by hop, in scenarios that probe flows, such as pod-networks")
 	if err := errors.Join(cmd.MarkFlagDirname("out"), cmd.MarkFlagFilename("kubeconfig")); err != nil {
 		panic(err)
@@ -88,6 +90,9 @@ func (f *runFlags) register(cmd *cobra.Command, usual, precision string) {
 	for _, flag := range []string{"reps", "precision", "budget"} {
 		terminal.Complete(cmd, flag)
 	}
+	cmd.MarkFlagsMutuallyExclusive("reps", "precision", "quick")
+	cmd.MarkFlagsMutuallyExclusive("filename", "kubeconfig")
+	moreFlags(cmd, "proxy-config", "context", "allow-exec-plugins", "budget", "force", "dump-iptables", "json", "trace")
 }
 
 // read checks the flags and reads the files that they name.
@@ -109,8 +114,6 @@ func (f *runFlags) read(cmd *cobra.Command, args []string, s streams) (o runOpti
 	}
 	given := f.scenario.given(cmd)
 	switch isLive := cmd.Flags().Changed("kubeconfig"); {
-	case isLive && len(f.manifests.paths) > 0:
-		return o, badUsage(cmd, "-f and --kubeconfig exclude each other")
 	case given != "" && len(f.manifests.paths) > 0:
 		return o, badUsage(cmd, "--%s is for a generated cluster: it has no meaning with -f", given)
 	case given != "" && isLive:
@@ -155,8 +158,6 @@ func traced(s *scenarios.Scenario) (any bool) {
 func (f *runFlags) repetitions(cmd *cobra.Command) error {
 	given := cmd.Flags().Changed
 	switch {
-	case f.quick && (given("reps") || given("precision")), given("reps") && given("precision"):
-		return badUsage(cmd, "--reps, --precision and --quick exclude one another")
 	case given("precision") && f.o.shards > 0:
 		return badUsage(cmd, "--precision is not for shards, which have no results of each other: use --reps")
 	case f.o.budget <= 0:
@@ -181,6 +182,7 @@ func (f *runFlags) repetitions(cmd *cobra.Command) error {
 
 func newRun(s streams) *cobra.Command {
 	var flags runFlags
+	var beside bool
 	cmd := &cobra.Command{
 		Use:   "run [SCENARIO | FILE.yaml]",
 		Short: "Run a scenario and write its report",
@@ -216,11 +218,12 @@ makes one report of them.`,
 			if err != nil {
 				return err
 			}
-			usualSubject(cmd, &o)
+			usualSubject(cmd, &o, beside)
 			return execute(cmd.Context(), s, o)
 		},
 	}
 	flags.register(cmd, "synclab/iptables-legacy where there is one", "")
+	cmd.Flags().BoolVar(&beside, "beside", false, "without --subjects: measure kube-proxy in the same mode beside it, if it is built")
 	return cmd
 }
 
@@ -247,9 +250,6 @@ docs/migrate.md has the exact rules. With -f the Services are yours.`,
   synclab migrate --from kube-proxy@v1.36.3/nftables --to kube-proxy/nftables --reps 6`,
 		Args: argCount(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if from == "" || to == "" {
-				return badUsage(cmd, "want --from and --to, the two subjects")
-			}
 			if err := checkSubjects(cmd, []string{to}); err != nil {
 				return err
 			}
@@ -266,7 +266,7 @@ docs/migrate.md has the exact rules. With -f the Services are yours.`,
 	cmd.Flags().StringVar(&from, "from", "", "`subject` that runs first")
 	cmd.Flags().StringVar(&to, "to", "", "`subject` that replaces it")
 	for _, flag := range []string{"from", "to"} {
-		if err := cmd.RegisterFlagCompletionFunc(flag, completeSubjects); err != nil {
+		if err := errors.Join(cmd.RegisterFlagCompletionFunc(flag, completeSubjects), cmd.MarkFlagRequired(flag)); err != nil {
 			panic(err)
 		}
 	}
@@ -279,7 +279,7 @@ docs/migrate.md has the exact rules. With -f the Services are yours.`,
 }
 
 // usualSubject sets the default subjects of a run, and prints a line if they differ from the usual ones.
-func usualSubject(cmd *cobra.Command, o *runOptions) {
+func usualSubject(cmd *cobra.Command, o *runOptions, beside bool) {
 	if len(o.subjects) > 0 {
 		return
 	}
@@ -287,5 +287,15 @@ func usualSubject(cmd *cobra.Command, o *runOptions) {
 	usual := subject.All()[0].Name
 	if _, lacking := subject.WithTools([]string{usual}); lacking != "" {
 		fmt.Fprintf(cmd.ErrOrStderr(), "left out: %s; measuring instead: %s\n", lacking, strings.Join(o.subjects, ", "))
+	}
+	if !beside {
+		return
+	}
+	_, mode, _ := strings.Cut(o.subjects[0], "/")
+	if other := subject.KubeProxy + "/" + mode; upstream.IsBuilt(cmd.Context(), o.kubeProxy) {
+		o.subjects = append(o.subjects, other)
+		fmt.Fprintf(cmd.ErrOrStderr(), "beside it: %s; --subjects or SUBJECTS chooses others\n", other)
+	} else {
+		fmt.Fprintf(cmd.ErrOrStderr(), "without kube-proxy beside it, which is not built: 'synclab kube-proxy' builds it in some minutes\n")
 	}
 }

@@ -189,13 +189,8 @@ func (o *serveOptions) world(ctx context.Context, s streams) (*world.World, erro
 		return nil, badInput(err)
 	}
 	total := o.scenario.Shape.Services
-	shown := terminal.NewProgress(s.err)
+	shown := terminal.NewCounter(s.err, fmt.Sprintf("generating %d Services", total), total)
 	defer shown.End()
-	if title := fmt.Sprintf("generating %d Services", total); shown.Terminal {
-		shown.Bar = terminal.NewBar(s.err, title, total)
-	} else {
-		fmt.Fprintln(s.err, title)
-	}
 	const chunk = 500
 	for done := 0; done < total; done += chunk {
 		if err := ctx.Err(); err != nil {
@@ -204,9 +199,7 @@ func (o *serveOptions) world(ctx context.Context, s streams) (*world.World, erro
 		if _, err := world.Create(scenarios.Create{Services: min(chunk, total-done)}); err != nil {
 			return nil, badInput(err)
 		}
-		if shown.Bar != nil {
-			_ = shown.Bar.Set(min(done+chunk, total))
-		}
+		shown.Show(min(done+chunk, total), total)
 	}
 	return world, nil
 }

@@ -123,7 +123,7 @@ func TestShardFlags(t *testing.T) {
 		{[]string{"--shard", "4/3"}, `--shard "4/3": want i/n with i from 1 to n`},
 		{[]string{"--shard", "0/3"}, "want i/n"},
 		{[]string{"--shard", "3"}, "want i/n"},
-		{[]string{"--shard", "1/3", "--shards", "3"}, "--shard excludes --shard-index and --shards"},
+		{[]string{"--shard", "1/3", "--shards", "3"}, "--shard and --shards exclude each other"},
 		{[]string{"--shard-index", "0"}, "the number of shards is missing: want --shards"},
 		{[]string{"--shard-index", "3", "--shards", "3"}, "want 0 to 2"},
 		{[]string{"--shards", "3"}, "the shard to run is missing"},

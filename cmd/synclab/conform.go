@@ -10,9 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
@@ -30,25 +28,21 @@ import (
 // rulesWorker is the hidden command that compares rules in a namespace.
 const rulesWorker = "rules-worker"
 
-// rulesFlags are the flags of `synclab compare --rules`, besides those that it shares with a run.
-type rulesFlags struct {
-	rules    bool
-	random   int
-	variant  string
-	family   string
-	workers  int
-	minimize string
-	then     manifestFlags
+// conformFlags are the flags of `synclab conform`.
+type conformFlags struct {
+	scenario  scenarioFlags
+	manifests manifestFlags
+	proxy     proxyConfigFlag
+	subjects  subjectFlags
+	random    int
+	variant   string
+	family    string
+	workers   int
+	minimize  string
+	then      manifestFlags
+	verdicts  bool
+	out       string
 }
-
-// rulesHelp describes --rules in the help of compare.
-const rulesHelp = `
-With --rules nothing is measured. The rules that two proxiers write for the same
-Services are compared one by one: kube-proxy's and synclab's, unless --subjects
-names two. Without a scenario, -f or --random it compares every scenario of the
-library in a small size. A difference is printed as a diff by Service, with the
-command that reproduces it. Differences that docs/differences.md explains are only
-counted.`
 
 // The default size of the library's scenarios: the form of the rules does not depend on it.
 const (
@@ -56,47 +50,95 @@ const (
 	smallEndpoints = 3
 )
 
-func (f *rulesFlags) register(cmd *cobra.Command) {
+func newConform(s streams) *cobra.Command { return newConformWith(s, &conformFlags{}) }
+
+func newConformWith(s streams, f *conformFlags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "conform [SCENARIO...]",
+		Short: "Compare what two proxiers do with the same Services: rule by rule, or by packets",
+		Long: `Conform measures nothing. It compares the rules that two proxiers write for the same
+Services, one by one: kube-proxy's and synclab's, unless --subjects names two. Without
+a scenario, -f or --random it compares every scenario of the library in a small size.
+A difference is printed as a diff by Service, with the command that reproduces it.
+Differences that docs/differences.md explains are only counted.
+
+With --verdicts it sends real packets, TCP and UDP, to every address of every Service
+instead: from a pod, from the node and from outside. That compares subjects whose
+rules cannot be compared: modes nftables, ipvs and userspace, and any other program.
+The first subject is the reference.
+
+The exit status is 1 if a difference is unexplained.`,
+		Example: `  synclab conform                                     # every scenario of the library
+  synclab conform --random 2000 --seed 7              # random clusters
+  synclab conform -f dump.yaml                        # your own Services
+  synclab conform --kube-proxy-version v1.36.3        # another kube-proxy
+  synclab conform mixed-types --minimize small.yaml   # with a small reproducer
+  synclab conform --verdicts --subjects kube-proxy/iptables-nft,kube-proxy/nftables`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.verdicts {
+				return f.byPackets(cmd, args, s)
+			}
+			return f.compare(cmd, args, s)
+		},
+	}
+	f.scenario.register(cmd)
+	f.manifests.register(cmd)
+	f.proxy.register(cmd)
+	f.subjects.registerPrograms(cmd, "kube-proxy and synclab; with --verdicts every mode that this machine has the tools for")
 	flags := cmd.Flags()
-	flags.BoolVar(&f.rules, "rules", false, "compare the rules, and measure nothing")
-	flags.IntVar(&f.random, "random", 0, "with --rules: `number` of random clusters, from --seed on")
-	flags.StringVar(&f.variant, "variant", "", "with --rules: `iptables` legacy or nft (default: both)")
-	flags.StringVar(&f.family, "family", "", "with --rules: `family` of random clusters, IPv4 or IPv6 (default: either, or both)")
-	flags.IntVar(&f.workers, "workers", 2, "with --rules: `number` of concurrent kube-proxies")
-	flags.StringVar(&f.minimize, "minimize", "", "with --rules: minimize the objects of a difference, and write them to this `file`")
-	flags.StringArrayVar(&f.then.paths, "then", nil, "with --rules and -f: `file` of the next state of the objects (repeatable)")
-	if err := errors.Join(cmd.MarkFlagFilename("minimize", "yaml"), cmd.MarkFlagFilename("then", "yaml", "yml", "json")); err != nil {
+	flags.BoolVar(&f.verdicts, "verdicts", false, "compare by packets instead of rules")
+	flags.StringVar(&f.out, "out", "", "with --verdicts: `folder` of the run (default: a new one in runs/)")
+	flags.IntVar(&f.random, "random", 0, "`number` of random clusters, from --seed on")
+	flags.StringVar(&f.variant, "variant", "", "`iptables` legacy or nft (default: both)")
+	flags.StringVar(&f.family, "family", "", "`family` of random clusters, IPv4 or IPv6 (default: either, or both)")
+	flags.IntVar(&f.workers, "workers", 2, "`number` of concurrent kube-proxies")
+	flags.StringVar(&f.minimize, "minimize", "", "minimize the objects of a difference, and write them to this `file`")
+	flags.StringArrayVar(&f.then.paths, "then", nil, "with -f: `file` of the next state of the objects (repeatable)")
+	if err := errors.Join(cmd.MarkFlagFilename("minimize", "yaml"), cmd.MarkFlagFilename("then", "yaml", "yml", "json"), cmd.MarkFlagDirname("out")); err != nil {
 		panic(err)
 	}
+	for _, flag := range []string{"random", "variant", "family", "workers", "minimize", "then"} {
+		cmd.MarkFlagsMutuallyExclusive("verdicts", flag)
+	}
+	cmd.MarkFlagsMutuallyExclusive("filename", "random")
 	terminal.Complete(cmd, "variant", string(iptables.Legacy), string(iptables.Nft))
 	terminal.Complete(cmd, "family", string(corev1.IPv4Protocol), string(corev1.IPv6Protocol))
 	terminal.Complete(cmd, "random")
 	terminal.Complete(cmd, "workers")
+	return cmd
 }
 
-// args accepts any number of scenarios with --rules, and otherwise what usual accepts.
-func (f *rulesFlags) args(usual cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if f.rules {
-			for _, name := range []string{"reps", "precision", "budget", "quick", "out", "force", "feed", "max-time", "max-memory", "exec-config", "kubeconfig", "context", "allow-exec-plugins", "dump-iptables", "trace"} {
-				if cmd.Flags().Changed(name) {
-					return badUsage(cmd, "--%s is for measuring: it has no meaning with --rules", name)
-				}
-			}
-			return nil
-		}
-		for _, name := range []string{"random", "variant", "family", "workers", "minimize", "then"} {
-			if cmd.Flags().Changed(name) {
-				return badUsage(cmd, "--%s is only for --rules", name)
-			}
-		}
-		return usual(cmd, args)
+// verdictScenario sends packets to every address.
+const verdictScenario = "verdicts"
+
+// byPackets compares the ends of packets, and fails if differences are unexplained.
+func (f *conformFlags) byPackets(cmd *cobra.Command, args []string, s streams) error {
+	if len(args) > 0 {
+		return badUsage(cmd, "--verdicts takes no scenario, got %q; -f takes your own Services", args[0])
 	}
+	flags := runFlags{scenario: f.scenario, manifests: f.manifests, proxy: f.proxy, subjects: f.subjects}
+	flags.o.reps, flags.o.budget, flags.o.out = 1, usualBudget, f.out
+	o, err := flags.read(cmd, []string{verdictScenario}, s)
+	if err != nil {
+		return err
+	}
+	compared(cmd, &o)
+	if len(o.subjects) < 2 {
+		return badUsage(cmd, "--verdicts compares two --subjects or more, not %s", orWords(o.subjects))
+	}
+	summary, err := measure(cmd.Context(), s, o)
+	if err != nil || summary == nil {
+		return err
+	}
+	if n := summary.PacketAnswers().Unexplained; n > 0 {
+		return fmt.Errorf("%d unexplained differences", n)
+	}
+	return nil
 }
 
 // request reads the flags and the files that they name.
-func (f *rulesFlags) request(cmd *cobra.Command, args []string, s streams, shared *runFlags) (q conform.Request, err error) {
-	q = conform.Request{Workers: f.workers, Clusters: f.random, Seed: shared.scenario.seed}
+func (f *conformFlags) request(cmd *cobra.Command, args []string, s streams) (q conform.Request, err error) {
+	q = conform.Request{Workers: f.workers, Clusters: f.random, Seed: f.scenario.seed}
 	if !cmd.Flags().Changed("seed") {
 		q.Seed = 1
 	}
@@ -106,7 +148,7 @@ func (f *rulesFlags) request(cmd *cobra.Command, args []string, s streams, share
 		return q, badUsage(cmd, "--random %d, --workers %d: want at least 1", f.random, f.workers)
 	case f.variant != "" && q.Limit.Variant != iptables.Legacy && q.Limit.Variant != iptables.Nft:
 		return q, badUsage(cmd, "--variant %q: want legacy or nft", f.variant)
-	case len(f.then.paths) > 0 && len(shared.manifests.paths) == 0:
+	case len(f.then.paths) > 0 && len(f.manifests.paths) == 0:
 		return q, badUsage(cmd, "--then needs -f, which is not given")
 	}
 	if f.family != "" {
@@ -114,23 +156,23 @@ func (f *rulesFlags) request(cmd *cobra.Command, args []string, s streams, share
 			return q, err
 		}
 	}
-	if q.First, q.Second, err = rulesSubjects(cmd, shared.subjects.names); err != nil {
+	if q.First, q.Second, err = rulesSubjects(cmd, f.subjects.names); err != nil {
 		return q, err
 	}
-	if q.Kernel, err = f.kernel(cmd, shared.subjects.kernels, s); err != nil {
+	if q.Kernel, err = f.kernel(cmd, f.subjects.kernels, s); err != nil {
 		return q, err
 	}
 	if f.minimize != "" {
 		q.Minimize = minimizeTries
 	}
-	cfg, err := shared.proxy.load()
+	cfg, err := f.proxy.load()
 	if err != nil {
 		return q, err
 	}
-	if shared.proxy.path != "" {
+	if f.proxy.path != "" {
 		q.Limit.Config = cfg
 	}
-	if err := shared.subjects.useTools(cmd.Context()); err != nil {
+	if err := f.subjects.useTools(cmd.Context()); err != nil {
 		return q, err
 	}
 	variants := []iptables.Variant{q.Limit.Variant}
@@ -143,13 +185,13 @@ func (f *rulesFlags) request(cmd *cobra.Command, args []string, s streams, share
 			fmt.Fprintf(s.err, "comparing iptables-%s only\n", variants[0])
 		}
 	}
-	if q.Objects, err = shared.manifests.read(s); err != nil {
+	if q.Objects, err = f.manifests.read(s); err != nil {
 		return q, err
 	}
 	if q.Then, err = f.then.read(s); err != nil {
 		return q, err
 	}
-	q.Name = strings.Join(shared.manifests.paths, " -f ")
+	q.Name = strings.Join(f.manifests.paths, " -f ")
 	q.Setting = conform.Setting{Variant: variants[0], Families: clusterFamilies(q.Objects), Config: cfg}
 	if len(args) == 0 && q.Objects == nil && q.Clusters == 0 {
 		for _, scenario := range scenarios.List() {
@@ -157,7 +199,7 @@ func (f *rulesFlags) request(cmd *cobra.Command, args []string, s streams, share
 		}
 	}
 	for _, name := range args {
-		scenario, err := f.scenario(cmd, name, shared)
+		scenario, err := f.load(cmd, name)
 		if err != nil {
 			return q, err
 		}
@@ -169,12 +211,12 @@ func (f *rulesFlags) request(cmd *cobra.Command, args []string, s streams, share
 }
 
 // kernel returns the path of the kernel to compare on; empty: the machine's own.
-func (f *rulesFlags) kernel(cmd *cobra.Command, names []string, s streams) (string, error) {
+func (f *conformFlags) kernel(cmd *cobra.Command, names []string, s streams) (string, error) {
 	if err := checkKernels(cmd, names); err != nil {
 		return "", err
 	}
 	if len(names) > 1 {
-		return "", badUsage(cmd, "--kernel %s: --rules compares on one kernel", strings.Join(names, ","))
+		return "", badUsage(cmd, "--kernel %s: conform compares on one kernel", strings.Join(names, ","))
 	}
 	if len(names) == 0 || names[0] == raw.HostKernel {
 		return "", nil
@@ -184,12 +226,12 @@ func (f *rulesFlags) kernel(cmd *cobra.Command, names []string, s streams) (stri
 }
 
 // scenario reads a scenario, in a small size by default.
-func (f *rulesFlags) scenario(cmd *cobra.Command, name string, shared *runFlags) (*scenarios.Scenario, error) {
-	sizes := scenarios.Sizes{Services: cmp.Or(shared.scenario.services, smallServices), Endpoints: cmp.Or(shared.scenario.endpoints, smallEndpoints)}
+func (f *conformFlags) load(cmd *cobra.Command, name string) (*scenarios.Scenario, error) {
+	sizes := scenarios.Sizes{Services: cmp.Or(f.scenario.services, smallServices), Endpoints: cmp.Or(f.scenario.endpoints, smallEndpoints)}
 	if cmd.Flags().Changed("seed") {
-		sizes.Seed = &shared.scenario.seed
+		sizes.Seed = &f.scenario.seed
 	}
-	scenario, err := scenarios.Load(name, shared.scenario.sets, sizes)
+	scenario, err := scenarios.Load(name, f.scenario.sets, sizes)
 	return scenario, badInput(err)
 }
 
@@ -212,13 +254,13 @@ func rulesSubjects(cmd *cobra.Command, names []string) (first, second conform.Su
 		return conform.Subject{KubeProxy: true}, conform.Subject{}, nil
 	case 2:
 	default:
-		return first, second, badUsage(cmd, "--rules compares two --subjects, not %d", len(names))
+		return first, second, badUsage(cmd, "conform compares two --subjects, not %d", len(names))
 	}
 	both := make([]conform.Subject, 2)
 	for i, name := range names {
 		proxier, variant, _ := strings.Cut(name, "/iptables-")
 		if proxier != "synclab" && proxier != "kube-proxy" || variant != string(iptables.Legacy) && variant != string(iptables.Nft) {
-			return first, second, badUsage(cmd, "--subjects: --rules compares iptables-legacy and iptables-nft of synclab and kube-proxy, not %s", name)
+			return first, second, badUsage(cmd, "--subjects: conform compares iptables-legacy and iptables-nft of synclab and kube-proxy, not %s", name)
 		}
 		both[i] = conform.Subject{KubeProxy: proxier == "kube-proxy", Variant: iptables.Variant(variant)}
 	}
@@ -229,14 +271,14 @@ func rulesSubjects(cmd *cobra.Command, names []string) (first, second conform.Su
 const minimizeTries = 150
 
 // compare compares the rules and prints the differences.
-func (f *rulesFlags) compare(cmd *cobra.Command, args []string, s streams, shared *runFlags) error {
-	q, err := f.request(cmd, args, s, shared)
+func (f *conformFlags) compare(cmd *cobra.Command, args []string, s streams) error {
+	q, err := f.request(cmd, args, s)
 	if err != nil {
 		return err
 	}
 	ctx := cmd.Context()
 	if q.First.KubeProxy || q.Second.KubeProxy {
-		build := shared.subjects.kubeProxy
+		build := f.subjects.kubeProxy
 		build.Progress = func(line string) { fmt.Fprintln(s.err, line) }
 		var version string
 		if q.KubeProxy, version, err = upstream.KubeProxy(ctx, build); err != nil {
@@ -248,24 +290,33 @@ func (f *rulesFlags) compare(cmd *cobra.Command, args []string, s streams, share
 		}
 		fmt.Fprintln(s.err)
 	}
-	return f.execute(ctx, s, &q, shared.subjects.kubeProxy.Path)
+	return f.execute(ctx, s, &q, f.subjects.kubeProxy.Path)
 }
 
-func (f *rulesFlags) execute(ctx context.Context, s streams, q *conform.Request, binary string) error {
+func (f *conformFlags) execute(ctx context.Context, s streams, q *conform.Request, binary string) error {
 	var last conform.Event
 	failures := 0
-	shown := rulesProgress{Progress: terminal.NewProgress(s.err)}
+	var shown *terminal.Counter
+	end := func() {
+		if shown != nil {
+			shown.End()
+			shown = nil
+		}
+	}
 	err := q.Execute(ctx, s.err, []string{rulesWorker}, func(e conform.Event) {
 		last = e
-		shown.show(e)
+		if shown == nil {
+			shown = terminal.NewCounter(s.err, "comparing states", e.Total)
+		}
+		shown.Show(e.States, e.Total)
 		if e.Failure == nil {
 			return
 		}
-		shown.end()
+		end()
 		failures++
 		f.tell(s, e.Failure, failures, binary)
 	})
-	shown.end()
+	end()
 	if err != nil {
 		return err
 	}
@@ -277,7 +328,7 @@ func (f *rulesFlags) execute(ctx context.Context, s streams, q *conform.Request,
 }
 
 // tell prints one difference, and writes its minimized form.
-func (f *rulesFlags) tell(s streams, failure *conform.Failure, n int, binary string) {
+func (f *conformFlags) tell(s streams, failure *conform.Failure, n int, binary string) {
 	fmt.Fprintf(s.out, "%s\n%s\n", strings.TrimSuffix(failure.Batch+": "+failure.What, ": "), failure.Text)
 	again := failure.Replay
 	if binary != "" {
@@ -292,12 +343,12 @@ func (f *rulesFlags) tell(s streams, failure *conform.Failure, n int, binary str
 	if n > 1 {
 		file = strings.TrimSuffix(file, ".yaml") + "-" + strconv.Itoa(n) + ".yaml"
 	}
-	shorter := "smaller: synclab compare --rules -f " + file
+	shorter := "smaller: synclab conform -f " + file
 	err := outfile.Write(file, []byte(failure.After), 0o644)
 	if failure.Before != "" {
 		before := strings.TrimSuffix(file, ".yaml") + "-before.yaml"
 		err = errors.Join(err, outfile.Write(before, []byte(failure.Before), 0o644))
-		shorter = "smaller: synclab compare --rules -f " + before + " --then " + file
+		shorter = "smaller: synclab conform -f " + before + " --then " + file
 	}
 	if err != nil {
 		fmt.Fprintln(s.err, "synclab:", err)
@@ -339,39 +390,7 @@ func thousands(n int) string {
 	return b.String()
 }
 
-// rulesProgress shows how many states were compared.
-type rulesProgress struct {
-	*terminal.Progress
-	bar *progressbar.ProgressBar
-}
-
-func (p *rulesProgress) show(e conform.Event) {
-	if !p.Terminal {
-		if time.Since(p.Told) >= terminal.LineEvery {
-			p.Told = time.Now()
-			of := ""
-			if e.Total > 0 {
-				of = " of " + thousands(e.Total)
-			}
-			fmt.Fprintf(p.W, "%s%s states compared, %s clusters\n", thousands(e.States), of, thousands(e.Clusters))
-		}
-		return
-	}
-	if p.bar == nil {
-		p.bar = terminal.NewBar(p.W, "comparing rules", e.Total)
-	}
-	_ = p.bar.Set(e.States)
-}
-
-func (p *rulesProgress) end() {
-	if p.bar != nil {
-		_ = p.bar.Finish()
-		fmt.Fprintln(p.W)
-		p.bar = nil
-	}
-}
-
-// newRulesWorker is the command that compare --rules runs in a namespace.
+// newRulesWorker is the command that conform runs in a namespace.
 func newRulesWorker(s streams) *cobra.Command {
 	return &cobra.Command{
 		Use:    rulesWorker,

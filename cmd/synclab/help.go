@@ -1,0 +1,125 @@
+package main
+
+import (
+	"errors"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"synclab/reports/doc"
+)
+
+// commandGroups are the parts of `synclab --help`.
+var commandGroups = []struct {
+	title    string
+	commands []string
+}{
+	{"Measure:", []string{"run", "compare", "conform", "soak"}},
+	{"Your cluster:", []string{"capture", "plan", "migrate", "calibrate", "simulate"}},
+	{"Read:", []string{"report", "diff"}},
+	{"Tools:", []string{"rules", "serve", "scenarios", "kernel", "kube-proxy", "doctor", "version", "completion", "help"}},
+}
+
+// helpAll is the flag that shows all flags. It stands for --help.
+const helpAll = "help-all"
+
+// groupCommands puts the commands into their groups, and sets how help lists flags.
+func groupCommands(root *cobra.Command, all bool) {
+	for _, group := range commandGroups {
+		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title})
+		for _, cmd := range root.Commands() {
+			if slices.Contains(group.commands, cmd.Name()) {
+				cmd.GroupID = group.title
+			}
+		}
+	}
+	last := commandGroups[len(commandGroups)-1].title
+	root.SetHelpCommandGroupID(last)
+	root.SetCompletionCommandGroupID(last)
+	root.PersistentFlags().Bool(helpAll, false, "help with all flags")
+	cobra.AddTemplateFunc("localFlags", func(cmd *cobra.Command) string { return flagHelp(cmd.LocalFlags(), all) })
+	cobra.AddTemplateFunc("inheritedFlags", func(cmd *cobra.Command) string { return flagHelp(cmd.InheritedFlags(), all) })
+	usage := strings.NewReplacer(".LocalFlags.FlagUsages", "localFlags .", ".InheritedFlags.FlagUsages", "inheritedFlags .").Replace(root.UsageTemplate())
+	root.SetUsageTemplate(usage)
+}
+
+// helpArgs replaces --help-all by --help. It reports whether it was there.
+func helpArgs(args []string) ([]string, bool) {
+	i := slices.Index(args, "--"+helpAll)
+	if end := slices.Index(args, "--"); i < 0 || end >= 0 && end < i {
+		return args, false
+	}
+	args = slices.Clone(args)
+	args[i] = "--help"
+	return args, true
+}
+
+// later marks flags that only --help-all shows.
+const later = "synclab/later"
+
+// moreFlags marks flags that few need.
+func moreFlags(cmd *cobra.Command, names ...string) {
+	for _, name := range names {
+		if err := cmd.Flags().SetAnnotation(name, later, []string{"true"}); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// helpWidth is the number of columns of flags in help.
+const helpWidth = 100
+
+// flagHelp lists flags: all of them, or those that most need.
+func flagHelp(flags *pflag.FlagSet, all bool) string {
+	var shown pflag.FlagSet
+	more := 0
+	flags.VisitAll(func(f *pflag.Flag) {
+		switch {
+		case f.Hidden:
+		case !all && f.Annotations[later] != nil:
+			more++
+		default:
+			shown.AddFlag(f)
+		}
+	})
+	text := shown.FlagUsagesWrapped(helpWidth)
+	if more > 0 {
+		text += "\nMore flags: " + doc.Plural(more, "flag") + ", shown with --" + helpAll
+	}
+	return text
+}
+
+var (
+	excluding = regexp.MustCompile(`^if any flags in the group \[.*\] are set none of the others can be; \[(.*)\] were all set$`)
+	required  = regexp.MustCompile(`^required flag\(s\) (.*) not set$`)
+)
+
+// plainError rewrites cobra's errors of groups of flags, and makes them usage errors.
+func plainError(cmd *cobra.Command, err error) error {
+	var usage *usageError
+	if err == nil || errors.As(err, &usage) {
+		return err
+	}
+	if m := excluding.FindStringSubmatch(err.Error()); m != nil {
+		names := strings.Fields(m[1])
+		for i := range names {
+			names[i] = "--" + names[i]
+		}
+		other := "each other"
+		if len(names) > 2 {
+			other = "one another"
+		}
+		return badUsage(cmd, "%s exclude %s", doc.JoinWords(names), other)
+	}
+	if m := required.FindStringSubmatch(err.Error()); m != nil {
+		names := strings.Split(strings.ReplaceAll(m[1], `"`, "--"), ", ")
+		for i := range names {
+			names[i] = strings.TrimSuffix(names[i], "--")
+		}
+		return badUsage(cmd, "missing: %s", doc.JoinWords(names))
+	}
+	return err
+}
