@@ -17,15 +17,18 @@ const maxUnlike = 12
 // Table writes the whole comparison for a terminal: the different conditions, one line for each figure, and the result.
 func (d *Diff) Table(w io.Writer) error { return d.document().Text(w) }
 
+// Page writes it as a page.
+func (d *Diff) Page(w io.Writer) error { return d.document().Page(w) }
+
 func (d *Diff) document() *doc.Document {
 	s := doc.Section{ID: "diff"}
-	s.Add(doc.Block{Facts: d.conditions()}, doc.Block{Warn: true, List: d.caveats()}, doc.Block{Table: d.table()})
+	s.Add(doc.Block{Verdict: d.Verdict()}, doc.Block{Facts: d.conditions()}, doc.Block{Warn: true, Heading: "Conditions and caveats", List: d.caveats()}, doc.Block{Table: d.table()})
 	var absent [][2]string
 	for _, a := range d.Absent {
 		absent = append(absent, [2]string{Delta{Subject: a.Subject, Cell: a.Cell}.group(), strings.ReplaceAll(string(a.Verdict), "-", " ")})
 	}
-	s.Add(doc.Block{Facts: absent}, doc.Block{List: d.Sentences()}, doc.Block{Note: doc.Sentence(diffMethod, d)})
-	return &doc.Document{Title: "Two runs compared", Sections: []doc.Section{s}}
+	s.Add(doc.Block{Facts: absent}, doc.Block{Note: doc.Sentence(diffMethod, d), Soft: true})
+	return &doc.Document{Kind: "synclab diff", Title: "Two runs compared", Sections: []doc.Section{s}}
 }
 
 // conditions describe both runs, and what was compared.
@@ -140,12 +143,11 @@ func (r Delta) verdictText() string {
 
 func percentText(share float64) string { return strconv.FormatFloat(100*share, 'g', 4, 64) + " %" }
 
-// Sentences state the result: the rows beyond their thresholds, the number of each verdict, and the repetitions
-// needed.
-func (d *Diff) Sentences() []string {
-	var out []string
+// Verdict states the result: the rows beyond their thresholds, the number of each verdict, and the repetitions needed.
+func (d *Diff) Verdict() []doc.Line {
+	var out []doc.Line
 	for _, r := range d.Beyond() {
-		out = append(out, r.Sentence())
+		out = append(out, doc.Line{Level: doc.Bad, Text: r.Sentence()})
 	}
 	counts := map[Verdict]int{}
 	for _, r := range d.Rows {
@@ -161,9 +163,16 @@ func (d *Diff) Sentences() []string {
 			total.Verdicts = append(total.Verdicts, doc.Grouped(int64(n))+" "+v.text)
 		}
 	}
-	out = append(out, doc.Sentence(diffCounts, total))
+	level := doc.Good
+	switch {
+	case counts[Slower] > 0:
+		level = doc.Care
+	case d.RepetitionsNeeded > 0:
+		level = doc.Info
+	}
+	out = append(out, doc.Line{Level: level, Text: doc.Sentence(diffCounts, total)})
 	if d.RepetitionsNeeded > 0 {
-		out = append(out, doc.Sentence(diffTooFew, d.RepetitionsNeeded))
+		out = append(out, doc.Line{Level: doc.Care, Text: doc.Sentence(diffTooFew, d.RepetitionsNeeded)})
 	}
 	return out
 }

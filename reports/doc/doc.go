@@ -49,19 +49,19 @@ func (s *Section) Add(blocks ...Block) { s.Blocks = append(s.Blocks, blocks...) 
 type Block struct {
 	On Media
 	// Folded hides all but the heading, or the table's title, on the page until the reader opens it. Warn frames it, and
-	// puts "warning: " before each of the list's lines on a terminal. Lead makes a list large: the report's result.
-	Folded, Warn, Lead bool
-	Heading            string
-	Verdict            []Line // of a run
-	Note               string
-	Soft               bool   // the note is of second importance: small on the page
-	HTML               string // for the page only, written by this program
-	Tiles              []Tile // for the page only
-	Plots              []Plot // for the page only
-	Table              *Table
-	Facts              [][2]string // terms and their values
-	List               []string
-	Code               string // a command or an output, as it is
+	// puts "warning: " before each of the list's lines on a terminal.
+	Folded, Warn bool
+	Heading      string
+	Verdict      []Line // of a run
+	Note         string
+	Soft         bool   // the note is of second importance: small on the page
+	HTML         string // for the page only, written by this program
+	Tiles        []Tile // for the page only
+	Plots        []Plot // for the page only
+	Table        *Table
+	Facts        [][2]string // terms and their values
+	List         []string
+	Code         string // a command or an output, as it is
 }
 
 // shown reports whether the block has content for an output.

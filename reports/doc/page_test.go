@@ -104,7 +104,6 @@ func TestFolding(t *testing.T) {
 		{"warning", content(t, Block{Warn: true, Heading: "Heading", Note: "note"}), `<details class="warn" open><summary>Heading</summary><p class="note">note</p></details>` + "\n"},
 		{"folded warning", content(t, Block{Folded: true, Warn: true, Heading: "Heading", List: []string{"one"}}),
 			`<details class="warn"><summary>Heading</summary><ul class="list"><li>one</li></ul></details>` + "\n"},
-		{"result", content(t, Block{Lead: true, List: []string{"one"}}), `<ul class="sum"><li>one</li></ul>` + "\n"},
 	} {
 		if test.got != test.want {
 			t.Errorf("%s: %s, want %s", test.name, test.got, test.want)

@@ -71,7 +71,7 @@ func newReport(a *capacity.Answer) *report {
 // document is the report. Its plots have no content until draw draws them.
 func (r *report) document() *doc.Document {
 	return &doc.Document{Kind: "synclab plan", Title: "How far can this cluster grow?", Subtitle: doc.Sentence(planSubtitle, r),
-		Sections: []doc.Section{r.answerSection(), r.frontierSection(), r.curvesSection(), r.validationSection(), r.sensitivitySection(),
+		Sections: []doc.Section{r.verdictSection(), r.settingsSection(), r.answerSection(), r.curvesSection(), r.frontierSection(), r.validationSection(), r.sensitivitySection(),
 			r.growthSection(), r.backendSection(), r.assumptionsSection(), r.rawSection()},
 		Footer: "Derived from plan.json and model.json by synclab. <code>synclab report</code> on their folder makes this page again."}
 }
@@ -97,7 +97,7 @@ func (r *report) draw(d *doc.Document, out string, png bool) error {
 				if err != nil {
 					return err
 				}
-				b.Plots[i].Markup = drawn.Markup
+				b.Plots[i].Markup, b.Plots[i].Places = drawn.Markup, drawn.Places
 			}
 		}
 	}

@@ -20,8 +20,8 @@ import (
 
 // answerSection has the answer. With the change of backend and the command, it is all of capacity.md.
 func (r *report) answerSection() doc.Section {
-	s := doc.Section{ID: "answer", Title: "The answer", Short: "Answer", Dense: true}
-	s.Add(doc.Block{List: r.Words, Lead: true}, doc.Block{HTML: basesHTML()}, doc.Block{Table: r.answerTable()},
+	s := doc.Section{ID: "answer", Title: "In more words", Short: "Words", Dense: true}
+	s.Add(doc.Block{List: r.Words}, doc.Block{HTML: basesHTML()}, doc.Block{Table: r.answerTable()},
 		doc.Block{On: doc.Page, Note: doc.Sentence(planAnswerNote, r), Soft: true}, doc.Block{On: doc.Markdown, Note: basesMarkdown})
 	if remarks := r.remarks(); len(remarks) > 0 {
 		s.Add(doc.Block{Warn: true, Heading: "Caveats", List: remarks})
