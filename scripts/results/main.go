@@ -32,10 +32,10 @@ func main() {
 
 // options are the command line's.
 type options struct {
-	list, render, force, uncommitted bool
-	parts                            string
-	docs, program                    string
-	values                           values
+	list, render, force, uncommitted, index bool
+	parts                                   string
+	docs, program                           string
+	values                                  values
 }
 
 func run(ctx context.Context, args []string) error {
@@ -44,6 +44,7 @@ func run(ctx context.Context, args []string) error {
 	flags.BoolVar(&o.list, "list", false, "list the parts and how long they take, and stop")
 	flags.StringVar(&o.parts, "part", "", "parts to do, separated by commas (default: all)")
 	flags.BoolVar(&o.render, "render", false, "write the documents from earlier measurements; measure nothing")
+	flags.BoolVar(&o.index, "index", false, "write docs/results.md from the documents, and stop")
 	flags.BoolVar(&o.force, "force", false, "measure a part again even if the code is the same")
 	flags.BoolVar(&o.uncommitted, "uncommitted", false, "measure even if the source has uncommitted changes; needs -docs")
 	flags.StringVar(&o.docs, "docs", ".", "folder with README.md and docs/ to write")
@@ -60,10 +61,14 @@ func run(ctx context.Context, args []string) error {
 	if published && (o.values != values{} || o.uncommitted) {
 		return errors.New("-n, -reps and -uncommitted are for tests: name a copy of README.md and docs/ with -docs")
 	}
-	parts, err := readParts("docs/results.yaml")
+	all, err := readParts("docs/results.yaml")
 	if err != nil {
 		return err
 	}
+	if o.index {
+		return writeIndex(all, o.docs)
+	}
+	parts := slices.Clone(all)
 	if parts, err = choose(parts, o.parts); err != nil {
 		return err
 	}
@@ -87,7 +92,7 @@ func run(ctx context.Context, args []string) error {
 			break // finished parts stay; the next call continues after them
 		}
 	}
-	return errors.Join(failed...)
+	return errors.Join(append(failed, writeIndex(all, o.docs))...)
 }
 
 // do measures one part, unless it was measured or -render is set, and renders it.

@@ -186,6 +186,21 @@ func TestPublished(t *testing.T) {
 	}
 }
 
+// TestIndex: the list of published results is that of the documents.
+func TestIndex(t *testing.T) {
+	parts, err := readParts(filepath.Join(top, "docs/results.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := index(parts, top)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(filepath.Join(top, indexFile)); err != nil || string(got) != want {
+		t.Errorf("%s is not current: go run ./scripts/results -index writes it (%v)", indexFile, err)
+	}
+}
+
 // settings are numbers with a unit that are not measured: defaults, SLOs and options of commands.
 var settings = []string{
 	"--npl-p99 2s", "minSyncPeriod=5s", "> 600 s", "some 10 ms", "some 6 minutes a repetition", "`syncPeriod` 10 s", "within 45 s",
