@@ -199,7 +199,7 @@ func TestFiles(t *testing.T) {
 			}
 		}
 	}
-	want := []string{"compared-durations", "compared-cost", "programming-latency", "sync-vs-services", "restore-vs-services", "phases", "timeline-synclab-iptables-legacy",
+	want := []string{"ratios", "compared-durations", "compared-cost", "programming-latency", "sync-vs-services", "restore-vs-services", "phases", "timeline-synclab-iptables-legacy",
 		"timeline-synclab-iptables-nft", "first-packet-by-position", "first-packet-vs-services", "rules-vs-services"}
 	if !slices.Equal(names, want) {
 		t.Errorf("plots %v, want %v", names, want)
@@ -228,7 +228,7 @@ func TestFiles(t *testing.T) {
 	for i := range left {
 		left[i] = filepath.Base(left[i])
 	}
-	want = []string{"compared-cost.svg", "compared-durations.svg", "phases.svg", "programming-latency.svg", "sync-durations.svg", "timeline-synclab-iptables-legacy.svg", "timeline-synclab-iptables-nft.svg"}
+	want = []string{"compared-cost.svg", "compared-durations.svg", "phases.svg", "programming-latency.svg", "ratios.svg", "sync-durations.svg", "timeline-synclab-iptables-legacy.svg", "timeline-synclab-iptables-nft.svg"}
 	if !slices.Equal(left, want) {
 		t.Errorf("one size: %v, want %v", left, want)
 	}

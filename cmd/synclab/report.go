@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -12,11 +14,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"synclab/bench/outfile"
 	"synclab/bench/raw"
 	"synclab/cmd/synclab/terminal"
 	"synclab/reports"
 	"synclab/reports/capacity/page"
 	"synclab/reports/front"
+	"synclab/reports/index"
 	"synclab/reports/records"
 	"synclab/reports/sections"
 )
@@ -29,6 +33,7 @@ func newReport(s streams) *cobra.Command {
 		format  terminal.Format
 		out     string
 		growth  string
+		folder  string
 		options reports.Options
 	)
 	cmd := &cobra.Command{
@@ -50,6 +55,7 @@ sizes, with 95 % intervals from six results on.`,
   synclab report runs/before runs/after --out runs/comparison
   synclab report sweep/shard-*
   synclab report runs/sweep --full-sync 500ms --first-packet 10us
+  synclab report --index runs/                     # a front page of all runs: runs/index.html
   synclab report runs/before -o json
   synclab report runs/plan-1                       # the page of a plan
   go test -run '^$' -bench Sync -count 3 ./bench | synclab report --bench -`,
@@ -59,6 +65,12 @@ sizes, with 95 % intervals from six results on.`,
 					return badUsage(cmd, "--bench prints growth: it takes no run and no --out")
 				}
 				return benchGrowth(s, growth, format)
+			}
+			if folder != "" {
+				if len(args) > 0 {
+					return badUsage(cmd, "--index takes the folder of runs, and no run")
+				}
+				return indexPage(s, folder, out)
 			}
 			dirs := args
 			if len(dirs) == 0 {
@@ -85,6 +97,7 @@ sizes, with 95 % intervals from six results on.`,
 	format.Register(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&out, "out", "", "`folder` of the report (default: the first run's)")
+	flags.StringVar(&folder, "index", "", "make a front page of all runs in this `folder`, with their verdicts")
 	flags.StringVar(&growth, "bench", "", "`file` with the output of go test -bench, or - for stdin: print growth exponents")
 	flags.BoolVar(&options.NoPNG, "no-png", false, "draw SVG only")
 	for _, slo := range []struct {
@@ -99,7 +112,7 @@ sizes, with 95 % intervals from six results on.`,
 	} {
 		flags.Var((*secondsFlag)(slo.to), slo.name, "SLO: "+slo.what+" (default "+slo.standard+")")
 	}
-	if err := errors.Join(cmd.MarkFlagDirname("out"), cmd.MarkFlagFilename("bench", "txt")); err != nil {
+	if err := errors.Join(cmd.MarkFlagDirname("out"), cmd.MarkFlagDirname("index"), cmd.MarkFlagFilename("bench", "txt")); err != nil {
 		panic(err)
 	}
 	for _, flag := range []string{"full-sync", "npl-p99", "first-packet"} {
@@ -109,6 +122,21 @@ sizes, with 95 % intervals from six results on.`,
 		return nil, cobra.ShellCompDirectiveFilterDirs
 	}
 	return cmd
+}
+
+// indexPage writes the front page of a folder of runs, and prints it.
+func indexPage(s streams, folder, out string) error {
+	d, err := index.Document(folder)
+	if err != nil {
+		return badInput(err)
+	}
+	file := filepath.Join(cmp.Or(out, folder), "index.html")
+	var page bytes.Buffer
+	if err := errors.Join(d.Page(&page), outfile.Write(file, page.Bytes(), 0o644), d.Text(s.out)); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(s.out, "\npage: %s\n", file)
+	return err
 }
 
 // secondsFlag is a time on the command line, "20us", and seconds in the program.

@@ -102,7 +102,7 @@ var FigureTexts = []FigureText{
 	{FigureCPU, "CPU per change", "cpu/chg", "user and system time of the subject and its children over the steps with changes and the settles after them, for each change", "s", "more", "less", 50, ChangeCPU},
 	{FigureRSS, "Peak RSS", "rss", "of the subject's process", "B", "more", "less", 50, LargestOf(raw.PeakRSS)},
 	{FigureChildRSS, "Peak RSS, child", "child rss", "of the largest tool that the subject started", "B", "more", "less", 50, LargestOf(raw.ChildPeakRSS)},
-	{FigureTotalRSS, "Peak RSS, both", "rss+child", "sum of the peaks of the subject's process and of the largest tool that it started, if any", "B", "more", "less", 50, TotalRSSValues},
+	{FigureTotalRSS, "Peak memory", "rss+child", "sum of the peaks of the subject's process and of the largest tool that it started, if any", "B", "more", "less", 50, TotalRSSValues},
 	{FigureFirstPacket, "First packet", "packet", "at the last Service of the dispatch", "s", "slower", "faster", 50, lastPacketValues},
 	{FigureRules, "Rules", "rules", "all tables; counted by the kernel if all subjects have such counts", "count", "more", "fewer", 50, CountValues(false)},
 	{FigureElements, "Elements", "elements", "elements of sets and maps", "count", "more", "fewer", 50, CountValues(true)},

@@ -47,6 +47,15 @@ func terminalDiff(t *testing.T, d *Diff) string {
 	return b.String()
 }
 
+func TestAccess(t *testing.T) {
+	before, after := synthetic.Pair(t, synthetic.Churning, func(y *synthetic.Run) { y.Subjects[0].Base *= 1.4 })
+	var page bytes.Buffer
+	if err := compared(t, before, after, Options{}).Page(&page); err != nil {
+		t.Fatal(err)
+	}
+	synthetic.CheckAccess(t, page.Bytes())
+}
+
 // TestDiff: a slower figure is found, with its ratio, and no other figure is called slower.
 func TestDiff(t *testing.T) {
 	before, after := synthetic.Pair(t, synthetic.Churning, func(y *synthetic.Run) { y.Subjects[0].Base *= 1.4 })

@@ -21,7 +21,7 @@ func (d *Diff) Table(w io.Writer) error { return d.document().Text(w) }
 func (d *Diff) Page(w io.Writer) error { return d.document().Page(w) }
 
 func (d *Diff) document() *doc.Document {
-	s := doc.Section{ID: "diff"}
+	s := doc.Section{ID: "diff", Title: "Result"}
 	s.Add(doc.Block{Verdict: d.Verdict()}, doc.Block{Facts: d.conditions()}, doc.Block{Warn: true, Heading: "Conditions and caveats", List: d.caveats()}, doc.Block{Table: d.table()})
 	var absent [][2]string
 	for _, a := range d.Absent {
@@ -192,8 +192,8 @@ func (r Delta) Sentence() string {
 
 // table has a heading for each subject in each cell, and below it a row for each figure.
 func (d *Diff) table() *doc.Table {
-	t := &doc.Table{Columns: []doc.Column{{}, {Name: "before", Numeric: true}, {Name: "after", Numeric: true}, {Name: "ratio (95 %)", Numeric: true},
-		{Name: "p", Numeric: true}, {Name: "n", Numeric: true}, {}}}
+	t := &doc.Table{Columns: []doc.Column{{Name: "figure"}, {Name: "before", Numeric: true}, {Name: "after", Numeric: true}, {Name: "ratio (95 %)", Numeric: true},
+		{Name: "p", Numeric: true}, {Name: "n", Numeric: true}, {Name: "result"}}}
 	group := ""
 	for _, r := range d.Rows {
 		if next := r.group(); next != group {

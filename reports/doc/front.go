@@ -1,6 +1,9 @@
 package doc
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Level says how to take a line or a value. The page has a colour and a mark for each, so that no meaning is in colours
 // only.
@@ -52,6 +55,15 @@ type TileRow struct {
 
 // Single reports whether the tile has one value only, which is then large.
 func (t Tile) Single() bool { return len(t.Rows) == 1 && t.More == 0 }
+
+// More is what stands below the value.
+func (r TileRow) More() string {
+	parts := []string{strings.ReplaceAll(r.Value.Sub, "\n", ", "), r.Ratio}
+	if r.Level == Bad {
+		parts = append(parts, "violates the SLO")
+	}
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), ", ")
+}
 
 // Width is the length of the bar in percent.
 func (r TileRow) Width() int { return int(100*min(max(r.Share, 0.01), 1) + 0.5) }

@@ -17,7 +17,7 @@ func (d *Document) Markdown(w io.Writer) error {
 	for _, s := range d.Sections {
 		s.markdown(&b)
 	}
-	_, err := io.WriteString(w, plain(b.String()))
+	_, err := io.WriteString(visible{w}, plain(b.String()))
 	return err
 }
 

@@ -1,6 +1,7 @@
 package doc
 
 import (
+	"bytes"
 	"cmp"
 	_ "embed"
 	"fmt"
@@ -31,6 +32,7 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"unparted": Unparted,
 	"swatch":   swatch,
 	"markup":   Plot.inline,
+	"spark":    spark,
 	"trusted":  func(text string) template.HTML { return template.HTML(text) }, //nolint:gosec // Document.Footer and Block.HTML are written by this program
 	"head":     Column.head,
 	"class":    Column.class,
@@ -45,7 +47,21 @@ func (d *Document) Page(w io.Writer) error {
 			shown.Sections = append(shown.Sections, s)
 		}
 	}
-	return pageTemplate.Execute(w, &shown)
+	return pageTemplate.Execute(visible{w}, &shown)
+}
+
+// visible replaces control characters, which names in files of others may contain. Each write has whole characters.
+type visible struct{ w io.Writer }
+
+// Write implements io.Writer.
+func (v visible) Write(b []byte) (int, error) {
+	_, err := v.w.Write(bytes.Map(func(r rune) rune {
+		if r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 {
+			return '�'
+		}
+		return r
+	}, b))
+	return len(b), err
 }
 
 // placed is a block with the anchor and the caption of its table.

@@ -3,6 +3,7 @@ package doc
 import (
 	"html"
 	"image/color"
+	"io"
 	"net/url"
 	"regexp"
 	"slices"
@@ -65,6 +66,15 @@ func TestEscaping(t *testing.T) {
 	})
 	if want := []string{"Short", "Legend", "Group", "Terminal", "Markdown", "Narrow"}; !slices.Equal(missing, want) {
 		t.Errorf("the page lacks %q, want %q", missing, want)
+	}
+}
+
+// TestControlCharacters: a name cannot control the terminal of somebody who prints a page or a summary.
+func TestControlCharacters(t *testing.T) {
+	d := document(Block{Note: "a\x1b]0;title\a\u009bb"})
+	for _, write := range []func(*Document, io.Writer) error{(*Document).Page, (*Document).Markdown} {
+		out := written(t, d, write)
+		contains(t, out, "a�]0;title��b")
 	}
 }
 

@@ -42,6 +42,27 @@ func (p Plot) inline() template.HTML {
 	return template.HTML(markup) //nolint:gosec // drawn by this program
 }
 
+// spark draws values as a small line from 0 to their maximum. The cell's text says what they are.
+func spark(values []float64) template.HTML {
+	if len(values) < 2 {
+		return ""
+	}
+	const width, height, rim = 112.0, 24.0, 3.0
+	most := slices.Max(values)
+	var points []string
+	var x, y float64
+	for i, v := range values {
+		x = rim + (width-2*rim)*float64(i)/float64(len(values)-1)
+		y = height - rim
+		if most > 0 {
+			y -= (height - 2*rim) * v / most
+		}
+		points = append(points, fmt.Sprintf("%.1f,%.1f", x, y))
+	}
+	return template.HTML(fmt.Sprintf(`<svg class="spark" viewBox="0 0 %g %g" aria-hidden="true"><polyline points="%s"/><circle cx="%.1f" cy="%.1f" r="2.5"/></svg>`,
+		width, height, strings.Join(points, " "), x, y)) //nolint:gosec // numbers
+}
+
 // dark is a style sheet with the colours of all plots on a dark ground.
 func (d *Document) dark() template.CSS {
 	var used []string

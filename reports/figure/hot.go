@@ -52,6 +52,27 @@ func (f *Figure) Values(p *plot.Plot, name, what string, points Intervals, unit 
 	}})
 }
 
+// spot is a place at a point of a panel.
+type spot struct {
+	f    *Figure
+	x, y float64
+	hot
+}
+
+// Plot implements plot.Plotter.
+func (s spot) Plot(c draw.Canvas, p *plot.Plot) {
+	x, y := p.Transforms(&c)
+	const radius = 6
+	h := s.hot
+	h.Rectangle = vg.Rectangle{Min: vg.Point{X: x(s.x) - radius, Y: y(s.y) - radius}, Max: vg.Point{X: x(s.x) + radius, Y: y(s.y) + radius}}
+	s.f.hots = append(s.f.hots, h)
+}
+
+// Place gives a point of a panel a text.
+func (f *Figure) Place(p *plot.Plot, x, y float64, text string, c color.Color) {
+	p.Add(spot{f, x, y, hot{text: text, of: svgColor(c)}})
+}
+
 // thumbColor is the colour of a legend's mark.
 func thumbColor(t plot.Thumbnailer) color.Color {
 	switch t := t.(type) {

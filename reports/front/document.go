@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"synclab/bench/raw"
 	"synclab/reports/doc"
 	"synclab/reports/records"
 	"synclab/reports/sections"
@@ -56,27 +57,24 @@ func chartSection(chart *doc.Plot) doc.Section {
 // charts are the beginnings of the names of plots that answer the question of a kind of run, the best first.
 func charts(s *sections.Summary) []string {
 	names := []string{"sync-vs-services", "latency", "compared-", "timeline", "durations"}
-	labels := map[string]bool{}
-	for _, run := range s.Collected.Runs {
-		for _, label := range run.Info.Scenario.Labels {
-			labels[label] = true
-		}
-	}
 	switch {
 	case len(s.Faults) > 0:
 		names = []string{"recovery", "flows-"}
 	case len(s.Moves) > 0 || len(s.Disruptions) > 0:
 		names = []string{"flows-"}
-	case len(s.Collected.SweepLines()) > 0 && s.ProbedDeeply():
-		names = []string{"first-packet-vs-services", "first-packet"}
+	case aboutPackets(s):
+		names = []string{"flows-vs-services", "flows-by-position", "first-packet-vs-services", "first-packet-by-position"}
 	case len(s.Collected.SweepLines()) > 0:
 		names = []string{"sync-vs-services", "first-packet-vs-services", "flows-vs"}
 	case len(s.Comparisons) > 0:
 		names = []string{"ratios", "compared-"}
-	case s.ProbedDeeply():
-		names = []string{"first-packet"}
 	}
 	return names
+}
+
+// aboutPackets reports whether a run measured packets, and no changes.
+func aboutPackets(s *sections.Summary) bool {
+	return s.ProbedDeeply() && len(s.Collected.Pooled(raw.Reaction)) == 0 && len(s.Collected.Pooled(raw.NetworkProgrammingLatency)) == 0
 }
 
 // chartOf chooses the plot for the first screen; nil if there is none.

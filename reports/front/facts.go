@@ -3,6 +3,7 @@ package front
 import (
 	"cmp"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -32,13 +33,23 @@ func facts(s *sections.Summary) verdict.Facts {
 	}
 	for _, one := range s.Collected.Series {
 		if _, n, of := s.InvariantTotals(one.Name); n > 0 {
-			f.Violated = append(f.Violated, verdict.Violated{Series: one.Name, Invariants: of, Times: n})
+			v := verdict.Violated{Series: one.Name, Times: n}
+			for _, name := range of {
+				v.Invariants = append(v.Invariants, sections.InvariantText(name))
+			}
+			f.Violated = append(f.Violated, v)
 		}
 	}
 	f.Faults, f.Flows, f.Moves = faults(s), flows(s), moves(s)
 	f.Answers = verdict.Answers(s.PacketAnswers())
-	if c := s.LargestComparison(); c != nil {
-		f.Ranking, f.Pairs = ranking(c), pairs(c)
+	if len(f.Moves) > 0 { // a run for moves is no comparison: each subject runs for a part of it
+		f.SLOs, f.Loads = nil, nil
+	} else if c := s.LargestComparison(); c != nil {
+		f.Pairs = pairs(c)
+		f.Control = control(s)
+		if f.Rankings = packetRankings(s); f.Rankings == nil {
+			f.Rankings = []verdict.Ranking{ranking(c)}
+		}
 	}
 	return f
 }
@@ -147,7 +158,7 @@ func faults(s *sections.Summary) []verdict.Faults {
 			}
 			total.Times += result.Times
 			if result.Never > 0 {
-				total.Never = append(total.Never, sections.FaultText(name))
+				total.Never = append(total.Never, sections.FaultName(name))
 			}
 			if result.Recovered != nil {
 				total.Slowest = max(total.Slowest, result.Recovered.Max)
@@ -207,6 +218,9 @@ func moves(s *sections.Summary) []verdict.Move {
 	return out
 }
 
+// inGuest matches the settings of a kernel in user mode, whose times are not those of a machine.
+var inGuest = regexp.MustCompile(`kernel=[^h]`)
+
 // slos judges the sizes of sweeps; without a sweep, the largest cell of each series.
 func slos(s *sections.Summary) []verdict.SLO {
 	judged, sweep := s.Capacity, true
@@ -215,7 +229,7 @@ func slos(s *sections.Summary) []verdict.SLO {
 	}
 	var out []verdict.SLO
 	for _, c := range judged {
-		if c.Clause == sections.ClauseAll {
+		if c.Clause == sections.ClauseAll || inGuest.MatchString(c.Settings) {
 			continue
 		}
 		one := verdict.SLO{Series: c.Series + records.SettingsTail(records.ShortSettings(c.Settings)), Name: c.Clause, Limit: doc.TrimTick(doc.Format(c.Limit, "s")),
@@ -252,6 +266,47 @@ func growth(s *sections.Summary) []verdict.Growth {
 // headlines are the figures of rankings and pairs, the most important first.
 var headlines = []string{comparison.FigureReaction, comparison.FigureNPL99, comparison.FigureCold, comparison.FigureFirstPacket, comparison.FigureTotalRSS}
 
+// methodTexts are the packets of a run about packets, in the order of its verdict.
+var methodTexts = []struct{ method, text string }{{"handshake", "TCP handshake"}, {"echo", "UDP echo"}, {"sendto", "First packet"}}
+
+// control is the least and the largest median of packets of established flows, at the largest size.
+func control(s *sections.Summary) (out verdict.Control) {
+	cells := s.PacketCells("established")
+	if len(cells) == 0 {
+		return out
+	}
+	for _, p := range s.PacketsOf(cells[0], "established") {
+		if spot := p.Spot("last"); spot != nil && spot.Median > 0 {
+			if out.Least == 0 || spot.Median < out.Least {
+				out.Least = spot.Median
+			}
+			out.Most = max(out.Most, spot.Median)
+		}
+	}
+	return out
+}
+
+// packetRankings order the subjects by what the last of the Services costs, if the run is about packets.
+func packetRankings(s *sections.Summary) (out []verdict.Ranking) {
+	if !aboutPackets(s) {
+		return nil
+	}
+	for _, m := range methodTexts {
+		cells := s.PacketCells(m.method)
+		if len(cells) == 0 || m.method != "sendto" && verdict.Differs(control(s)) {
+			continue
+		}
+		costs := slices.DeleteFunc(s.PacketsOf(cells[0], m.method), func(p sections.PacketCost) bool { return p.Spot("last") == nil })
+		slices.SortStableFunc(costs, func(a, b sections.PacketCost) int { return cmp.Compare(a.Spot("last").Median, b.Spot("last").Median) })
+		r := verdict.Ranking{Figure: m.text + " to the last of " + records.SizesText(cells[:1]) + records.SettingsTail(records.ShortSettings(cells[0].Settings()))}
+		for _, p := range costs {
+			r.Places = append(r.Places, p.Series+" "+doc.Format(p.Spot("last").Median, "s"))
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
 // ranking orders the subjects by the first of the headlines that several have.
 func ranking(c *comparison.CellComparison) verdict.Ranking {
 	for _, name := range headlines {
@@ -260,7 +315,7 @@ func ranking(c *comparison.CellComparison) verdict.Ranking {
 			continue
 		}
 		slices.SortStableFunc(sides, func(a, b comparison.Side) int { return cmp.Compare(a.Figure(name).Value, b.Figure(name).Value) })
-		out := verdict.Ranking{Figure: comparison.FigureTextOf(name).Text + " at " + records.SizesText([]records.Cell{c.Cell})}
+		out := verdict.Ranking{Figure: comparison.FigureTextOf(name).Text + " at " + records.SizesText([]records.Cell{c.Cell}) + records.SettingsTail(records.ShortSettings(c.Cell.Settings()))}
 		for _, side := range sides {
 			out.Places = append(out.Places, side.Series+" "+comparison.FigureValue(side.Figure(name), false))
 		}

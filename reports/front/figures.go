@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strings"
 
 	"synclab/reports/comparison"
 	"synclab/reports/doc"
@@ -94,7 +95,7 @@ func tileOf(s *sections.Summary, c *comparison.CellComparison, name, note string
 		f := side.Figure(name)
 		row := doc.TileRow{Name: s.SeriesCell(side.Series), Value: sections.FigureCell(side, text), Share: f.Value / most}
 		if r := c.Ratio(side.Series, c.Nearest(side), name); r != nil && r.Words != "unknown" {
-			row.Ratio = r.Short()
+			row.Ratio = strings.TrimSuffix(r.Short(), "?") // the note above says whether there are intervals
 			if row.Ratio == "~" {
 				row.Ratio = "no difference shown"
 			}

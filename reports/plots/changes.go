@@ -192,7 +192,7 @@ func timelineFigure(s *sections.Summary, index int, samples *records.Samples) *f
 	f := &figure.Figure{Name: "timeline-" + fileName(one.Name),
 		Title: fmt.Sprintf("Timeline of a churn: %s, %s", shortName(s, one.Name), doc.Plural(samples.Cell.Services, "Service")),
 		Caption: "First repetition" + records.SettingsTail(records.ShortSettings(samples.Cell.Settings())) + ". Each dot is a change at its due time, at the height of its latency. Bands are syncs (dark: full, " +
-			"pale: partial). Below are the changes that are due and not yet visible in the kernel, with a tick for each due time."}
+			"pale: partial), each with a line at its start. Below are the changes that are due and not yet visible in the kernel, with a tick for each due time."}
 	first := samples.Records[0]
 	var passages []Passage
 	var syncs []records.Record
@@ -297,17 +297,25 @@ type bands struct {
 	color color.NRGBA
 }
 
+// edgeFrom is the least width of a band with an edge.
+const edgeFrom = vg.Length(2.5)
+
 // narrowestBand bounds the width of a band from below: at least 1/400 of the axis, since a sync may take some µs.
 const narrowestBand = 400
 
 // Plot implements plot.Plotter.
 func (b bands) Plot(c draw.Canvas, p *plot.Plot) {
+	x, _ := p.Transforms(&c)
 	for _, r := range b.syncs {
 		alpha := uint8(bandPartial)
 		if r.Metric == raw.FullSync {
 			alpha = bandFull
 		}
-		rectangle{min(r.At-r.Value, r.At-(p.X.Max-p.X.Min)/narrowestBand), r.At, p.Y.Min, p.Y.Max, figure.WithAlpha(b.color, alpha)}.Plot(c, p)
+		start := min(r.At-r.Value, r.At-(p.X.Max-p.X.Min)/narrowestBand)
+		rectangle{start, r.At, p.Y.Min, p.Y.Max, figure.WithAlpha(b.color, alpha)}.Plot(c, p)
+		if x(r.At)-x(start) > edgeFrom && start >= p.X.Min { // bands back to back stay apart
+			c.StrokeLine2(draw.LineStyle{Color: b.color, Width: 0.8}, x(start), c.Min.Y, x(start), c.Max.Y)
+		}
 	}
 }
 

@@ -32,7 +32,7 @@ func comparedBars(s *sections.Summary, name, title, caption string, figures []st
 			one := side.Figure(figure)
 			stopped = stopped || one != nil && one.AtLeast
 		}
-		p, log := barPanel(s, c, comparison.FigureTextOf(figure))
+		p, log := barPanel(f, s, c, comparison.FigureTextOf(figure))
 		if p == nil {
 			continue
 		}
@@ -75,7 +75,7 @@ func comparedCost(s *sections.Summary) *figure.Figure {
 }
 
 // barPanel has one row for each side. It returns nil if fewer than two sides have the figure.
-func barPanel(s *sections.Summary, c *comparison.CellComparison, text comparison.FigureText) (p *plot.Plot, logarithmic bool) {
+func barPanel(f *figure.Figure, s *sections.Summary, c *comparison.CellComparison, text comparison.FigureText) (p *plot.Plot, logarithmic bool) {
 	low, high, most := math.Inf(1), 0.0, 0.0
 	have := 0
 	for _, side := range c.Sides {
@@ -121,8 +121,8 @@ func barPanel(s *sections.Summary, c *comparison.CellComparison, text comparison
 		names = append(names, plot.Tick{Value: row, Label: side.Series})
 		j, _ := s.SeriesNamed(side.Series)
 		one := bar{row: row, color: s.Color(j), text: "–", value: p.X.Min}
-		if f := side.Figure(text.Name); f != nil && f.Value > 0 {
-			one.value, one.low, one.high, one.text, one.open = f.Value, f.Low, f.High, comparison.FigureValue(f, false), f.AtLeast
+		if own := side.Figure(text.Name); own != nil && own.Value > 0 {
+			one.value, one.low, one.high, one.text, one.open = own.Value, own.Low, own.High, comparison.FigureValue(own, false), own.AtLeast
 			if k := side.Figure(comparison.KernelPart[text.Name]); k != nil && k.Value > 0 {
 				one.kernel = &k.Value
 			}
@@ -130,6 +130,9 @@ func barPanel(s *sections.Summary, c *comparison.CellComparison, text comparison
 			one.text = "stopped before"
 		}
 		p.Add(one)
+		if one.value > p.X.Min {
+			f.Place(p, one.value, row, side.Series+", "+doc.LowerFirst(text.Text)+": "+one.text, one.color)
+		}
 	}
 	p.Y.Min, p.Y.Max = -0.6, float64(len(c.Sides))-0.4
 	p.Y.Tick.Marker = plot.ConstantTicks(names)

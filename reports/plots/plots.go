@@ -34,6 +34,8 @@ func figures(s *sections.Summary) []*figure.Figure {
 		}
 	}
 	out = append(out, disruptionFigures(s)...)
+	single(recoveryFigure(s))
+	single(ratiosFigure(s))
 	single(comparedDurations(s))
 	single(comparedCost(s))
 	single(coldFigure(s))

@@ -54,7 +54,8 @@ func comparisonSentences(s *Summary) []string {
 func (s *Summary) LargestComparison() *comparison.CellComparison {
 	var largest *comparison.CellComparison
 	for i, c := range s.Comparisons {
-		if largest == nil || c.Cell.Services > largest.Cell.Services {
+		onHost := largest != nil && c.Cell.Services == largest.Cell.Services && c.Cell.Params["kernel"] == raw.HostKernel
+		if largest == nil || c.Cell.Services > largest.Cell.Services || onHost {
 			largest = &s.Comparisons[i]
 		}
 	}

@@ -182,6 +182,21 @@ var invariantTexts = map[string]string{
 	"I13": "a restart causes no gap and no needless change",
 }
 
+// FaultName names a fault with its step: "flush nat (step 14)".
+func FaultName(name string) string {
+	index, what, ok := strings.Cut(FaultText(name), " ")
+	if _, err := strconv.Atoi(index); err != nil || !ok {
+		return FaultText(name)
+	}
+	return what + " (step " + index + ")"
+}
+
+// InvariantText names an invariant with the beginning of its text: "I3 (no wrong delivery)".
+func InvariantText(name string) string {
+	text, _, _ := strings.Cut(invariantTexts[name], ":")
+	return strings.TrimSuffix(name+" ("+text+")", " ()")
+}
+
 // invariantResults has one entry for each invariant and series, by number.
 func invariantResults(c *records.Collection) []InvariantResult {
 	var out []InvariantResult

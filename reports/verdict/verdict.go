@@ -30,7 +30,8 @@ type Facts struct {
 	Moves      []Move
 	Answers    Answers
 	SLOs       []SLO
-	Ranking    Ranking
+	Control    Control
+	Rankings   []Ranking
 	Pairs      []Pair
 	Growth     []Growth
 }
@@ -85,6 +86,10 @@ type SLO struct {
 	Unclear, Sweep             bool
 }
 
+// Control has the costs of packets that no rule concerns, of the subject with the least and of that with the largest, in
+// seconds; 0: not measured.
+type Control struct{ Least, Most float64 }
+
 // Ranking has the subjects by one figure, the best first.
 type Ranking struct {
 	Figure string
@@ -109,7 +114,7 @@ type Growth struct {
 // Of returns the lines of the verdict, the most important first.
 func Of(f Facts) []doc.Line {
 	var out []doc.Line
-	for _, rule := range []func(Facts) []doc.Line{incomplete, moves, saturated, stopped, violated, faults, flows, answers, slos, ranking, pairs, busy, growth} {
+	for _, rule := range []func(Facts) []doc.Line{incomplete, moves, saturated, stopped, violated, faults, flows, answers, slos, control, rankings, pairs, busy, growth} {
 		out = append(out, rule(f)...)
 	}
 	if len(out) == 0 {
@@ -132,7 +137,7 @@ func moves(f Facts) (out []doc.Line) {
 			text += ". " + doc.UpperFirst(m.Reasons[0])
 		}
 		if more := len(m.Reasons) - 1; more > 0 {
-			text += fmt.Sprintf("; and %s below", doc.Plural(more, "reason"))
+			text += fmt.Sprintf("; and %s below", doc.Plural(more, "further reason"))
 		}
 		out = append(out, doc.Line{Level: m.Level, Text: text + "."})
 	}
@@ -153,7 +158,7 @@ func saturated(f Facts) (out []doc.Line) {
 		}
 		text += fmt.Sprintf("; syncs ran %s of the time", percent(l.Busy))
 		if l.Sync > 0 && l.Gap > 0 && l.Sync > l.Gap {
-			text += fmt.Sprintf(". It gets %s× the changes that it can sync one by one: it keeps up with at most %s a second", short(l.Sync/l.Gap), short(1/l.Sync))
+			text += fmt.Sprintf(". It keeps up with at most %s changes a second, one by one", short(1/l.Sync))
 			if l.Fits > 0 {
 				text += ", or with " + doc.Grouped(int64(l.Fits)) + " Services"
 			}
@@ -176,7 +181,7 @@ func busy(f Facts) (out []doc.Line) {
 
 func stopped(f Facts) (out []doc.Line) {
 	for _, text := range f.Stopped {
-		out = append(out, doc.Line{Level: doc.Bad, Text: doc.UpperFirst(text) + "."})
+		out = append(out, doc.Line{Level: doc.Bad, Text: text + "."})
 	}
 	return bounded(out)
 }
@@ -204,9 +209,15 @@ func faults(f Facts) (out []doc.Line) {
 }
 
 func flows(f Facts) (out []doc.Line) {
-	var clean []string
+	var clean, around []string
 	least := 0
 	for _, one := range f.Flows {
+		if len(f.Faults) > 0 && one.Failed > 0 { // faults are meant to cost flows
+			around = append(around, fmt.Sprintf("%s %s of %s", one.Series, doc.Grouped(int64(one.Failed)), doc.Grouped(int64(one.Flows))))
+			if one.Failed = 0; one.Misrouted+one.LongBroken == 0 {
+				continue
+			}
+		}
 		if one.Failed+one.Misrouted+one.LongBroken == 0 {
 			clean = append(clean, one.Series)
 			if least == 0 || one.Flows < least {
@@ -227,6 +238,9 @@ func flows(f Facts) (out []doc.Line) {
 		out = append(out, doc.Line{Level: doc.Bad, Text: one.Series + ": " + doc.JoinWords(parts) + "."})
 	}
 	out = bounded(out)
+	if len(around) > 0 {
+		out = append(out, doc.Line{Level: doc.Care, Text: "New flows that failed between a fault and the recovery: " + strings.Join(around, ", ") + "."})
+	}
 	if len(clean) > 0 {
 		out = append(out, doc.Line{Level: doc.Good, Text: fmt.Sprintf("No new flow failed or was misrouted with %s (%s or more with each).", doc.JoinWords(clean), doc.Plural(least, "flow"))})
 	}
@@ -255,7 +269,7 @@ func slos(f Facts) (out []doc.Line) {
 			order = append(order, s.Series)
 		}
 	}
-	var met, unclear []string
+	var met, unclear, limited []string
 	for _, series := range order {
 		up, down, open, sweep := -1, 0, false, false
 		var broken []string
@@ -277,9 +291,9 @@ func slos(f Facts) (out []doc.Line) {
 		}
 		switch {
 		case down > 0 && sweep && up > 0:
-			out = append(out, doc.Line{Level: doc.Bad, Text: fmt.Sprintf("%s meets its SLOs up to %s Services; at %s it violates %s.", series, doc.Grouped(int64(up)), doc.Grouped(int64(down)), doc.JoinWords(broken))})
+			limited = append(limited, fmt.Sprintf("%s up to %s Services, at %s it violates %s", series, doc.Grouped(int64(up)), doc.Grouped(int64(down)), doc.JoinWords(broken)))
 		case down > 0 && sweep:
-			out = append(out, doc.Line{Level: doc.Bad, Text: fmt.Sprintf("%s violates %s at %s Services, and meets its SLOs at no measured size.", series, doc.JoinWords(broken), doc.Grouped(int64(down)))})
+			limited = append(limited, fmt.Sprintf("%s at no measured size, at %s Services it violates %s", series, doc.Grouped(int64(down)), doc.JoinWords(broken)))
 		case down > 0:
 			out = append(out, doc.Line{Level: doc.Bad, Text: fmt.Sprintf("%s violates %s.", series, doc.JoinWords(broken))})
 		case open:
@@ -291,6 +305,9 @@ func slos(f Facts) (out []doc.Line) {
 		}
 	}
 	out = bounded(out)
+	if len(limited) > 0 {
+		out = append(out, doc.Line{Level: doc.Bad, Text: "SLOs are met only up to a size: " + strings.Join(limited, "; ") + "."})
+	}
 	if len(unclear) > 0 {
 		out = append(out, doc.Line{Level: doc.Care, Text: "Unclear SLOs with " + doc.JoinWords(unclear) + ": an interval contains the limit."})
 	}
@@ -302,15 +319,33 @@ func slos(f Facts) (out []doc.Line) {
 
 func (s SLO) words() string { return fmt.Sprintf("%s ≤ %s (%s)", s.Name, s.Limit, s.Value) }
 
-func ranking(f Facts) []doc.Line {
-	places := f.Ranking.Places
-	if len(places) < 2 {
+// controlsDiffer is the ratio of controls from which round trips of subjects cannot be compared.
+const controlsDiffer = 1.15
+
+// Differs reports whether the control differs between subjects, so that the machine has a part in their round trips.
+func Differs(c Control) bool { return c.Least > 0 && c.Most > controlsDiffer*c.Least }
+
+func control(f Facts) []doc.Line {
+	if !Differs(f.Control) {
 		return nil
 	}
-	if len(places) > 2*mostNamed {
-		places = append(slices.Clone(places[:mostNamed]), "…", places[len(places)-1])
+	return []doc.Line{{Level: doc.Care, Text: fmt.Sprintf("The control differs between the subjects: a packet of an established flow, which no rule concerns, takes %s to %s. "+
+		"So does the machine's part of every round trip: do not compare handshakes and echoes between subjects of this run, only along the positions of one.",
+		doc.Format(f.Control.Least, "s"), doc.Format(f.Control.Most, "s"))}}
+}
+
+func rankings(f Facts) (out []doc.Line) {
+	for _, r := range f.Rankings {
+		places := r.Places
+		if len(places) < 2 {
+			continue
+		}
+		if len(places) > 2*mostNamed {
+			places = append(slices.Clone(places[:mostNamed]), "…", places[len(places)-1])
+		}
+		out = append(out, doc.Line{Level: doc.Info, Text: r.Figure + ": " + strings.Join(places, ", ") + "."})
 	}
-	return []doc.Line{{Level: doc.Info, Text: f.Ranking.Figure + ": " + strings.Join(places, ", ") + "."}}
+	return out
 }
 
 func pairs(f Facts) (out []doc.Line) {
@@ -333,11 +368,18 @@ func pairs(f Facts) (out []doc.Line) {
 }
 
 func growth(f Facts) (out []doc.Line) {
+	var order []string
+	of := map[string][]string{}
 	for _, g := range f.Growth {
-		out = append(out, doc.Line{Level: doc.Care, Text: fmt.Sprintf("%s: %s grows faster than the number of Services, from %s on (twice the Services: %s times as long).",
-			g.Series, g.What, doc.Grouped(int64(g.From)), short(g.Double))})
+		if of[g.What] == nil {
+			order = append(order, g.What)
+		}
+		of[g.What] = append(of[g.What], fmt.Sprintf("%s from %s on (twice the Services: %s times as long)", g.Series, doc.Grouped(int64(g.From)), short(g.Double)))
 	}
-	return bounded(out)
+	for _, what := range order {
+		out = append(out, doc.Line{Level: doc.Care, Text: fmt.Sprintf("%s grows faster than the number of Services: %s.", doc.UpperFirst(what), strings.Join(some(of[what]), "; "))})
+	}
+	return out
 }
 
 // bounded keeps the first lines of one kind, and says how many there are more.

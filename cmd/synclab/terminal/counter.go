@@ -39,7 +39,7 @@ func NewCounter(w io.Writer, title string, total int) *Counter {
 	return c
 }
 
-// Show tells how much is done; total 0: unknown.
+// Show shows how much is done; total 0: unknown.
 func (c *Counter) Show(done, total int) {
 	switch {
 	case c.bar != nil:

@@ -16,6 +16,7 @@ import (
 	"synclab/reports/capacity"
 	"synclab/reports/doc"
 	"synclab/reports/model"
+	"synclab/reports/synthetic"
 )
 
 // buildPage writes the page of an answer and returns it. With SYNCLAB_SAMPLE_REPORTS, it writes there, for
@@ -34,6 +35,11 @@ func buildPage(t *testing.T, a *capacity.Answer) (dir, page string) {
 		t.Fatal(err)
 	}
 	return dir, string(text)
+}
+
+func TestAccess(t *testing.T) {
+	_, page := buildPage(t, lawfulAnswer())
+	synthetic.CheckAccess(t, []byte(page))
 }
 
 func TestCapacityPageHasEverySection(t *testing.T) {

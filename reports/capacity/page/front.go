@@ -11,7 +11,7 @@ import (
 // verdictSection has the answer in a few lines, then the figures of all subjects, and the settings to copy.
 func (r *report) verdictSection() doc.Section {
 	s := doc.Section{ID: "verdict", Title: "Verdict"}
-	s.Add(doc.Block{Verdict: r.verdict()}, doc.Block{On: doc.Page, Tiles: r.tiles()})
+	s.Add(doc.Block{Verdict: r.verdict()}, doc.Block{On: doc.Page, Soft: true, Note: basesMarkdown}, doc.Block{On: doc.Page, Tiles: r.tiles()})
 	return s
 }
 
@@ -98,7 +98,6 @@ func (r *report) tiles() []doc.Tile {
 	}
 	for i, s := range r.Subjects {
 		cell := r.limitCell(s.Largest)
-		cell.Sub = strings.ReplaceAll(cell.Sub, "\n", ", ")
 		largest.Rows = append(largest.Rows, doc.TileRow{Name: r.subjectCell(i), Value: cell, Share: s.Largest.Size.Median / max(most, 1)})
 	}
 	out := []doc.Tile{largest}
@@ -120,7 +119,6 @@ func (r *report) tiles() []doc.Tile {
 				continue
 			}
 			row := doc.TileRow{Name: r.subjectCell(i), Value: sloCell(o, name), Share: o.Quantities[name].Median / most}
-			row.Value.Sub = strings.ReplaceAll(row.Value.Sub, "\n", ", ")
 			if metText(o, name) == "no" {
 				row.Level = doc.Bad
 			}
@@ -142,6 +140,9 @@ func (r *report) settingsSection() doc.Section {
 			continue
 		}
 		b := doc.Block{On: doc.Page, Heading: one.Name, Code: text, Folded: i > 0}
+		if len(one.Recommended.Outlook.Violated) > 0 {
+			b.Note = "No evaluated setting meets every SLO. This is the one that goes furthest."
+		}
 		if i == 0 {
 			b.On = doc.Page | doc.Markdown
 		}

@@ -1,0 +1,30 @@
+package reports
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"synclab/reports/synthetic"
+)
+
+// TestAccess checks the pages of each kind of run.
+func TestAccess(t *testing.T) {
+	one := synthetic.Run{ID: "steady", Scenario: "steady-churn", Subjects: []synthetic.Subject{synthetic.Legacy}, Sizes: []int{10000}, Reps: 1, Churn: 100, Probe: 30}
+	for name, y := range map[string]interface{ Write(testing.TB, string) }{
+		"one": one, "sweep": sweep, "five": synthetic.Five,
+		"packets":    synthetic.TraversalRun(synthetic.PacketModels, []int{100, 1000}, 2, 40),
+		"disruption": synthetic.StreamRun(synthetic.StreamModels, 500, 2, 60, 4),
+		"faults":     synthetic.FaultRun(synthetic.StreamModels, 1000, 1, 20),
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			buildOf(t, y, dir, Options{NoPNG: true})
+			page, err := os.ReadFile(filepath.Join(dir, "index.html"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			synthetic.CheckAccess(t, page)
+		})
+	}
+}
