@@ -56,7 +56,7 @@ type TileRow struct {
 // Single reports whether the tile has one value only, which is then large.
 func (t Tile) Single() bool { return len(t.Rows) == 1 && t.More == 0 }
 
-// More is what stands below the value.
+// More is the small text below the value.
 func (r TileRow) More() string {
 	parts := []string{strings.ReplaceAll(r.Value.Sub, "\n", ", "), r.Ratio}
 	if r.Level == Bad {

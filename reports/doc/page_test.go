@@ -69,7 +69,7 @@ func TestEscaping(t *testing.T) {
 	}
 }
 
-// TestControlCharacters: a name cannot control the terminal of somebody who prints a page or a summary.
+// TestControlCharacters: a name cannot control the terminal on which a page or a summary is printed.
 func TestControlCharacters(t *testing.T) {
 	d := document(Block{Note: "a\x1b]0;title\a\u009bb"})
 	for _, write := range []func(*Document, io.Writer) error{(*Document).Page, (*Document).Markdown} {
