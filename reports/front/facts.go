@@ -334,20 +334,31 @@ func pairs(c *comparison.CellComparison) []verdict.Pair {
 			continue
 		}
 		p := verdict.Pair{Series: side.Series, Baseline: baseline}
+		var observed []int // differences without intervals
 		for _, name := range headlines {
+			if name == comparison.FigureFirstPacket && inGuest.MatchString(c.Cell.Settings()) {
+				continue
+			}
 			r := c.Ratio(side.Series, baseline, name)
 			text := doc.LowerFirst(comparison.FigureTextOf(name).Text)
 			switch {
 			case r == nil || r.Words == "unknown":
 			case r.Apart():
 				words := text + " " + strings.TrimPrefix(r.Words, "observed ")
-				p.Observed = p.Observed || r.Observed
+				if r.Observed {
+					observed = append(observed, len(p.Differences))
+				}
 				if interval := r.IntervalText(); interval != "" && !r.Observed {
 					words += " (" + interval + ")"
 				}
 				p.Differences = append(p.Differences, words)
 			default:
 				p.Same = append(p.Same, text)
+			}
+		}
+		if p.Observed = len(observed) > 0 && len(observed) == len(p.Differences); !p.Observed {
+			for _, i := range observed {
+				p.Differences[i] += " (observed)"
 			}
 		}
 		if len(p.Differences)+len(p.Same) > 0 {
