@@ -336,8 +336,10 @@ func (o *ExecuteOptions) runSlots(ctx context.Context, w *raw.RunWriter, all []s
 			continue
 		}
 		progress := Progress{Subject: p.subject, Cell: o.cellName(p.cell), Rep: p.rep, Reps: o.Reps, Pass: done + i + 1, Passes: max(total, done+len(all))}
-		if o.Until == nil {
-			progress.Left = times.left(o, all[i:])
+		if o.Until != nil {
+			progress.Passes = 0 // how many follow depends on the results
+		} else {
+			progress.Left = times.left(o, all[i:], stopped)
 		}
 		began := time.Now()
 		exceeded, err := o.runSlot(ctx, w, p, progress)
@@ -437,7 +439,12 @@ func (e *ending) figures() []Figure {
 	for _, f := range shownFigures {
 		if values := e.values[f.metric]; len(values) > 0 {
 			slices.Sort(values)
-			out = append(out, Figure{f.name, values[len(values)/2]})
+			middle := len(values) / 2
+			median := values[middle]
+			if len(values)%2 == 0 {
+				median = (values[middle-1] + median) / 2
+			}
+			out = append(out, Figure{f.name, median})
 		}
 	}
 	return out

@@ -71,8 +71,11 @@ func middle(all []time.Duration) time.Duration {
 }
 
 // left is the estimate for several repetitions; 0: unknown.
-func (t *passTimes) left(o *ExecuteOptions, rest []slot) (sum time.Duration) {
+func (t *passTimes) left(o *ExecuteOptions, rest []slot, stopped map[string]bool) (sum time.Duration) {
 	for _, p := range rest {
+		if stopped[o.slotName(p)] {
+			continue
+		}
 		sum += t.of(p.subject, o.cellName(p.cell), p.cell.Scenario.Shape.Services)
 	}
 	return sum

@@ -130,14 +130,20 @@ func (f *conformFlags) byPackets(cmd *cobra.Command, args []string, s streams) e
 	if err != nil || summary == nil {
 		return err
 	}
-	if n := summary.PacketAnswers().Unexplained; n > 0 {
-		return fmt.Errorf("%d unexplained differences", n)
+	switch answers := summary.PacketAnswers(); {
+	case answers.Unexplained > 0:
+		return fmt.Errorf("%d unexplained differences", answers.Unexplained)
+	case answers.Packets == 0:
+		return errors.New("no packets were compared")
 	}
 	return nil
 }
 
 // request reads the flags and the files that they name.
 func (f *conformFlags) request(cmd *cobra.Command, args []string, s streams) (q conform.Request, err error) {
+	if f.out != "" {
+		return q, badUsage(cmd, "--out is for --verdicts, which is not given")
+	}
 	q = conform.Request{Workers: f.workers, Clusters: f.random, Seed: f.scenario.seed}
 	if !cmd.Flags().Changed("seed") {
 		q.Seed = 1
@@ -225,7 +231,7 @@ func (f *conformFlags) kernel(cmd *cobra.Command, names []string, s streams) (st
 	return path, err
 }
 
-// scenario reads a scenario, in a small size by default.
+// load reads a scenario, in a small size by default.
 func (f *conformFlags) load(cmd *cobra.Command, name string) (*scenarios.Scenario, error) {
 	sizes := scenarios.Sizes{Services: cmp.Or(f.scenario.services, smallServices), Endpoints: cmp.Or(f.scenario.endpoints, smallEndpoints)}
 	if cmd.Flags().Changed("seed") {

@@ -119,15 +119,21 @@
   all(".plot svg").forEach(function (svg) {
     const hots = all(".hot", svg), toggles = all(".toggle", svg);
     all("title", svg).forEach((title) => title.remove()); // the browser's own, later tip
-    hots.forEach(function (hot, i) {
-      hot.setAttribute("tabindex", i ? -1 : 0);
+    hots.forEach(function (hot) {
+      hot.setAttribute("tabindex", -1);
       hot.addEventListener("keydown", function (event) {
         const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
         if (!step) return;
         event.preventDefault();
-        hots[(i + step + hots.length) % hots.length].focus();
+        const shown = hots.filter((h) => h.style.display !== "none");
+        shown[(shown.indexOf(hot) + step + shown.length) % shown.length].focus();
       });
     });
+    const stop = () => { // the first shown value is the stop of the tab key
+      const shown = hots.find((h) => h.style.display !== "none");
+      hots.forEach((h) => h.setAttribute("tabindex", h === shown ? 0 : -1));
+    };
+    stop();
     const legendEnd = () => Math.max(...toggles.map((t) => t.getBoundingClientRect().bottom));
     toggles.forEach(function (toggle) {
       const color = toggle.getAttribute("data-color");
@@ -141,6 +147,7 @@
           if (e.getBoundingClientRect().top >= end - 1) e.style.visibility = shown ? "" : "hidden";
         });
         hots.filter((h) => h.getAttribute("data-of") === color).forEach((h) => { h.style.display = shown ? "" : "none"; });
+        stop();
       }
       toggle.addEventListener("click", press);
       toggle.addEventListener("keydown", function (event) {

@@ -58,8 +58,12 @@ func facts(s *sections.Summary) verdict.Facts {
 func loads(s *sections.Summary) []verdict.Load {
 	var out []verdict.Load
 	for _, one := range s.Collected.Series {
-		var last *verdict.Load
-		fits := 0
+		type measured struct {
+			verdict.Load
+			cell records.Cell
+		}
+		var last *measured
+		var all []measured
 		for _, cell := range s.Collected.Cells { // by size
 			samples := one.Cells[cell.ID()]
 			if samples == nil {
@@ -72,30 +76,22 @@ func loads(s *sections.Summary) []verdict.Load {
 			sync, gap := pace(samples)
 			l := verdict.Load{Series: one.Name, Size: records.SizesText([]records.Cell{cell}) + records.SettingsTail(records.ShortSettings(cell.Settings())),
 				Busy: busy.Median(), Sync: sync, Gap: gap}
-			switch {
-			case last == nil, l.Busy > last.Busy, cell.Services > largestOf(s, one):
-				last = &l
-			}
-			if !verdict.Saturated(l) {
-				fits = max(fits, cell.Services)
+			all = append(all, measured{l, cell})
+			if last == nil || cell.Services > last.cell.Services || cell.Services == last.cell.Services && l.Busy > last.Busy {
+				last = &measured{l, cell}
 			}
 		}
-		if last != nil {
-			last.Fits = fits
-			out = append(out, *last)
+		if last == nil {
+			continue
 		}
+		for _, other := range all {
+			if other.cell.Services < last.cell.Services && other.cell.Settings() == last.cell.Settings() && !verdict.Saturated(other.Load) {
+				last.Fits = max(last.Fits, other.cell.Services)
+			}
+		}
+		out = append(out, last.Load)
 	}
 	return out
-}
-
-// largestOf is the most Services of a series.
-func largestOf(s *sections.Summary, one *records.Series) (most int) {
-	for _, cell := range s.Collected.Cells {
-		if one.Cells[cell.ID()] != nil {
-			most = max(most, cell.Services)
-		}
-	}
-	return most
 }
 
 // pace returns the median duration of the syncs during the churn, and the mean time between two changes that were due,
@@ -161,6 +157,7 @@ func faults(s *sections.Summary) []verdict.Faults {
 				total.Never = append(total.Never, sections.FaultName(name))
 			}
 			if result.Recovered != nil {
+				total.Recovered += result.Recovered.N
 				total.Slowest = max(total.Slowest, result.Recovered.Max)
 			}
 		}
@@ -293,7 +290,7 @@ func packetRankings(s *sections.Summary) (out []verdict.Ranking) {
 	}
 	for _, m := range methodTexts {
 		cells := s.PacketCells(m.method)
-		if len(cells) == 0 || m.method != "sendto" && verdict.Differs(control(s)) {
+		if len(cells) == 0 || cells[0].InGuest() || m.method != "sendto" && verdict.Differs(control(s)) {
 			continue
 		}
 		costs := slices.DeleteFunc(s.PacketsOf(cells[0], m.method), func(p sections.PacketCost) bool { return p.Spot("last") == nil })
@@ -307,14 +304,31 @@ func packetRankings(s *sections.Summary) (out []verdict.Ranking) {
 	return out
 }
 
+// bestFirst orders sides by a figure. Those that were stopped come last: their value is a lower bound.
+func bestFirst(name string) func(a, b comparison.Side) int {
+	return func(a, b comparison.Side) int {
+		x, y := a.Figure(name), b.Figure(name)
+		if x.AtLeast != y.AtLeast {
+			if x.AtLeast {
+				return 1
+			}
+			return -1
+		}
+		return cmp.Compare(x.Value, y.Value)
+	}
+}
+
 // ranking orders the subjects by the first of the headlines that several have.
 func ranking(c *comparison.CellComparison) verdict.Ranking {
 	for _, name := range headlines {
+		if name == comparison.FigureFirstPacket && c.Cell.InGuest() {
+			continue
+		}
 		sides := slices.DeleteFunc(slices.Clone(c.Sides), func(side comparison.Side) bool { return side.Figure(name) == nil })
 		if len(sides) < 2 {
 			continue
 		}
-		slices.SortStableFunc(sides, func(a, b comparison.Side) int { return cmp.Compare(a.Figure(name).Value, b.Figure(name).Value) })
+		slices.SortStableFunc(sides, bestFirst(name))
 		out := verdict.Ranking{Figure: comparison.FigureTextOf(name).Text + " at " + records.SizesText([]records.Cell{c.Cell}) + records.SettingsTail(records.ShortSettings(c.Cell.Settings()))}
 		for _, side := range sides {
 			out.Places = append(out.Places, side.Series+" "+comparison.FigureValue(side.Figure(name), false))
@@ -336,7 +350,7 @@ func pairs(c *comparison.CellComparison) []verdict.Pair {
 		p := verdict.Pair{Series: side.Series, Baseline: baseline}
 		var observed []int // differences without intervals
 		for _, name := range headlines {
-			if name == comparison.FigureFirstPacket && inGuest.MatchString(c.Cell.Settings()) {
+			if name == comparison.FigureFirstPacket && c.Cell.InGuest() {
 				continue
 			}
 			r := c.Ratio(side.Series, baseline, name)

@@ -38,7 +38,7 @@ func tileSection(s *sections.Summary) doc.Section {
 	var all []doc.Tile
 	for _, one := range tiles {
 		for _, name := range one.names {
-			if name == comparison.FigureFirstPacket && inGuest.MatchString(cell.Settings()) {
+			if name == comparison.FigureFirstPacket && cell.InGuest() {
 				continue // a guest's clock is too coarse
 			}
 			limit := 0.0
@@ -86,7 +86,7 @@ func tileOf(s *sections.Summary, c *comparison.CellComparison, name, note string
 	}
 	most := 0.0
 	sides := slices.DeleteFunc(slices.Clone(c.Sides), func(side comparison.Side) bool { return side.Figure(name) == nil })
-	slices.SortStableFunc(sides, func(a, b comparison.Side) int { return cmp.Compare(a.Figure(name).Value, b.Figure(name).Value) })
+	slices.SortStableFunc(sides, bestFirst(name))
 	for _, side := range sides {
 		most = max(most, side.Figure(name).Value)
 	}
@@ -129,6 +129,10 @@ func heatSection(s *sections.Summary) doc.Section {
 		}
 		row := []doc.Cell{s.SeriesCell(side.Series), doc.Text(baseline)}
 		for _, text := range comparison.FigureTexts {
+			if text.Name == comparison.FigureFirstPacket && c.Cell.InGuest() {
+				row = append(row, doc.NoneFor("a guest's clock is too coarse"))
+				continue
+			}
 			row = append(row, heatCell(c.Ratio(side.Series, baseline, text.Name)))
 		}
 		t.Add(row...)
@@ -147,7 +151,7 @@ func heatCell(r *comparison.Comparison) doc.Cell {
 	if r == nil || r.Words == "unknown" {
 		return doc.None()
 	}
-	cell := doc.Cell{Text: r.Short(), Value: doc.Exact(r.Ratio), Title: doc.Exact(r.Ratio) + " " + r.IntervalText()}
+	cell := doc.Cell{Text: r.Short(), Value: doc.Exact(r.Ratio), Title: strings.TrimSuffix(doc.Exact(r.Ratio)+", "+r.IntervalText(), ", ")}
 	if !r.Apart() {
 		return cell
 	}

@@ -104,7 +104,12 @@ func Document(folder string) (*doc.Document, error) {
 		return nil, fmt.Errorf("%s: no run with a report: 'synclab report RUN' makes one", folder)
 	}
 	t := &doc.Table{Columns: []doc.Column{{Name: "Run"}, {Name: "Started"}, {Name: "What"}, {Name: "Verdict"}, {Name: "Main figure", Numeric: true}, {Name: "From run to run", On: doc.Page}}}
-	history := map[string][]float64{}
+	history, total := map[string][]float64{}, map[string]int{}
+	for _, r := range all {
+		if key, _, _, ok := r.figure(); ok {
+			total[key]++
+		}
+	}
 	rows := make([][]doc.Cell, len(all))
 	for i, r := range slices.Backward(all) { // the oldest first
 		head := r.Runs[0]
@@ -117,11 +122,14 @@ func Document(folder string) (*doc.Document, error) {
 			history[key] = append(history[key], median)
 			value = doc.Value(median, "s")
 			value.Sub = text
-			spark = doc.Cell{Text: fmt.Sprintf("%d of %s", len(history[key]), doc.Plural(len(history[key]), "run")), Spark: slices.Clone(history[key])}
+			spark = doc.Cell{Text: fmt.Sprintf("%d of %s", len(history[key]), doc.Plural(total[key], "run")), Spark: slices.Clone(history[key])}
 		}
 		what := r.Title
-		if head.Status != raw.StatusComplete {
-			what += " (" + cmp.Or(head.Status, "unknown status") + ")"
+		for _, own := range r.Runs {
+			if own.Status != raw.StatusComplete {
+				what += " (" + cmp.Or(own.Status, "unknown status") + ")"
+				break
+			}
 		}
 		rows[i] = []doc.Cell{{Text: r.dir, Link: filepath.ToSlash(filepath.Join(r.dir, "index.html"))}, doc.Text(head.Started.UTC().Format("2006-01-02 15:04")),
 			{Text: what, Sub: doc.JoinWords(head.Subjects)}, verdict, value, spark}

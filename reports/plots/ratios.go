@@ -46,6 +46,9 @@ func ratiosFigure(s *sections.Summary) *figure.Figure {
 	var names []plot.Tick
 	row := 0.0
 	for _, name := range ratioFigures {
+		if name == comparison.FigureFirstPacket && c.Cell.InGuest() {
+			continue
+		}
 		first := row
 		for _, side := range shown {
 			r := c.Ratio(side.Series, c.Nearest(side), name)

@@ -32,8 +32,8 @@ func recoveryFigure(s *sections.Summary) *figure.Figure {
 			}
 		}
 	}
-	if high == 0 {
-		return nil
+	if high == 0 { // nothing recovered
+		low, high = 0.1, 1
 	}
 	p.X.Min, p.X.Max = low/1.5, high*3
 	figure.LogAxis(&p.X, figure.TickSeconds)

@@ -43,6 +43,12 @@ type cellID struct {
 	settings  string
 }
 
+// InGuest reports whether the cell was measured on a kernel in user mode, whose times are not those of a machine.
+func (c Cell) InGuest() bool {
+	kernel := c.Params[raw.KernelField]
+	return kernel != "" && kernel != raw.HostKernel
+}
+
 func (c Cell) ID() cellID { return cellID{c.Scenario, c.Services, c.Endpoints, c.Settings()} }
 
 func (c cellID) Compare(d cellID) int {

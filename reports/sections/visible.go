@@ -122,7 +122,7 @@ func verdictsOf(c *records.Samples) (ends map[verdictKey]string, wrong int) {
 	return ends, wrong
 }
 
-// PacketAnswers counts the compared packets, and those whose end nothing explains. The first subject is the reference.
+// PacketAnswers counts the packets that a subject and the reference both sent, and those whose end nothing explains. The first subject is the reference.
 type PacketAnswers struct {
 	Packets, Unexplained int
 	Reference            string
@@ -138,10 +138,10 @@ func (s *Summary) PacketAnswers() PacketAnswers {
 func (s *Summary) answersSection() doc.Section {
 	out := doc.Section{ID: "answers", Title: "Who answers packets otherwise", Short: "Answers"}
 	t, all := s.answersTable()
-	if all.Packets == 0 {
+	if all.Packets == 0 && all.Unexplained == 0 {
 		return out
 	}
-	note := fmt.Sprintf("Real packets to %s addresses and sources, compared with %s: ", doc.Grouped(int64(all.Packets)), all.Reference)
+	note := fmt.Sprintf("%s real packets, by address and source, compared with %s: ", doc.Grouped(int64(all.Packets)), all.Reference)
 	if len(t.Rows) == 0 {
 		note += "no difference."
 	} else {
@@ -166,7 +166,6 @@ func (s *Summary) answersTable() (t *doc.Table, all PacketAnswers) {
 			if len(ends) == 0 {
 				continue
 			}
-			all.Packets += len(ends)
 			if wrong > 0 {
 				all.Unexplained += wrong
 				t.Add(s.SeriesCell(one.Name), settingsCell(cell), doc.Text("all"), doc.Text("all"), doc.Int(wrong), doc.None(), doc.Text("wrong endpoint"), doc.Text("nothing"), doc.None())
@@ -174,6 +173,11 @@ func (s *Summary) answersTable() (t *doc.Table, all PacketAnswers) {
 			if first == nil {
 				first, all.Reference = ends, one.Name
 				continue
+			}
+			for key := range ends {
+				if _, both := first[key]; both {
+					all.Packets++
+				}
 			}
 			for _, d := range differences(first, ends) {
 				explained := cmp.Or(knownVerdicts[d.target], "nothing")

@@ -54,10 +54,10 @@ type Violated struct {
 
 // Faults counts the faults of a subject, and those from which it did not recover.
 type Faults struct {
-	Series  string
-	Times   int
-	Never   []string // names of the faults
-	Slowest float64  // recovery, in seconds; 0: none
+	Series           string
+	Times, Recovered int
+	Never            []string // names of the faults
+	Slowest          float64  // recovery, in seconds; 0: none
 }
 
 // Flows are the new flows of a subject while the cluster changed, and packets of long-lived flows without their endpoint.
@@ -196,8 +196,12 @@ func violated(f Facts) (out []doc.Line) {
 func faults(f Facts) (out []doc.Line) {
 	var clean []string
 	for _, one := range f.Faults {
-		if len(one.Never) == 0 {
+		switch {
+		case len(one.Never) == 0 && one.Recovered >= one.Times:
 			clean = append(clean, fmt.Sprintf("%s (%d of %d, the slowest after %s)", one.Series, one.Times, one.Times, doc.Format(one.Slowest, "s")))
+			continue
+		case len(one.Never) == 0:
+			out = append(out, doc.Line{Level: doc.Care, Text: fmt.Sprintf("%s: a recovery was observed from %d of %s.", one.Series, one.Recovered, doc.Plural(one.Times, "fault"))})
 			continue
 		}
 		out = append(out, doc.Line{Level: doc.Bad, Text: fmt.Sprintf("%s did not recover from %s: %s.", one.Series, doc.Plural(len(one.Never), "fault"), doc.JoinWords(some(one.Never)))})
@@ -210,7 +214,10 @@ func faults(f Facts) (out []doc.Line) {
 
 func flows(f Facts) (out []doc.Line) {
 	var clean, around []string
-	least := 0
+	least, during := 0, ""
+	if len(f.Faults) > 0 {
+		during = " between a fault and the recovery"
+	}
 	for _, one := range f.Flows {
 		if len(f.Faults) > 0 && one.Failed > 0 { // faults are meant to cost flows
 			around = append(around, fmt.Sprintf("%s %s of %s", one.Series, doc.Grouped(int64(one.Failed)), doc.Grouped(int64(one.Flows))))
@@ -230,7 +237,7 @@ func flows(f Facts) (out []doc.Line) {
 			parts = append(parts, fmt.Sprintf("%s of %s new flows failed", doc.Grouped(int64(one.Failed)), doc.Grouped(int64(one.Flows))))
 		}
 		if one.Misrouted > 0 {
-			parts = append(parts, doc.Grouped(int64(one.Misrouted))+" were misrouted")
+			parts = append(parts, doc.Plural(one.Misrouted, "new flow")+" went to a wrong endpoint")
 		}
 		if one.LongBroken > 0 {
 			parts = append(parts, doc.Plural(one.LongBroken, "packet")+" of long-lived flows did not reach their endpoint")
@@ -242,7 +249,7 @@ func flows(f Facts) (out []doc.Line) {
 		out = append(out, doc.Line{Level: doc.Care, Text: "New flows that failed between a fault and the recovery: " + strings.Join(around, ", ") + "."})
 	}
 	if len(clean) > 0 {
-		out = append(out, doc.Line{Level: doc.Good, Text: fmt.Sprintf("No new flow failed or was misrouted with %s (%s or more with each).", doc.JoinWords(clean), doc.Plural(least, "flow"))})
+		out = append(out, doc.Line{Level: doc.Good, Text: fmt.Sprintf("No new flow failed or went to a wrong endpoint%s with %s (%s or more with each).", during, doc.JoinWords(clean), doc.Plural(least, "flow"))})
 	}
 	return out
 }
@@ -250,7 +257,7 @@ func flows(f Facts) (out []doc.Line) {
 func answers(f Facts) []doc.Line {
 	a := f.Answers
 	switch {
-	case a.Packets == 0:
+	case a.Packets == 0 && a.Unexplained == 0:
 		return nil
 	case a.Unexplained == 0:
 		return []doc.Line{{Level: doc.Good, Text: fmt.Sprintf("All subjects answer packets as %s does, but for documented differences (%s compared).", a.Reference, doc.Plural(a.Packets, "packet"))}}
@@ -272,11 +279,12 @@ func slos(f Facts) (out []doc.Line) {
 	var met, unclear, limited []string
 	for _, series := range order {
 		up, down, open, sweep := -1, 0, false, false
-		var broken []string
+		var broken, measured []string
 		for _, s := range f.SLOs {
 			if s.Series != series {
 				continue
 			}
+			measured = append(measured, s.Name)
 			if up < 0 || s.Up < up {
 				up = s.Up
 			}
@@ -289,6 +297,10 @@ func slos(f Facts) (out []doc.Line) {
 				broken = append(broken, s.words())
 			}
 		}
+		own := "" // which of the SLOs, unless all
+		if len(measured) < len(names) {
+			own = " (" + doc.JoinWords(measured) + ")"
+		}
 		switch {
 		case down > 0 && sweep && up > 0:
 			limited = append(limited, fmt.Sprintf("%s up to %s Services, at %s it violates %s", series, doc.Grouped(int64(up)), doc.Grouped(int64(down)), doc.JoinWords(broken)))
@@ -299,9 +311,9 @@ func slos(f Facts) (out []doc.Line) {
 		case open:
 			unclear = append(unclear, series)
 		case sweep:
-			met = append(met, series+" up to "+doc.Grouped(int64(up))+" Services")
+			met = append(met, series+" up to "+doc.Grouped(int64(up))+" Services"+own)
 		default:
-			met = append(met, series)
+			met = append(met, series+own)
 		}
 	}
 	out = bounded(out)

@@ -23,7 +23,7 @@ type event struct {
 	Stage   string         `json:"stage,omitempty"`
 	Done    int            `json:"done,omitempty"`
 	Total   int            `json:"total,omitempty"`
-	Left    float64        `json:"left,omitempty"`
+	Left    float64        `json:"left_s,omitempty"`
 	Note    string         `json:"note,omitempty"`
 	Figures []bench.Figure `json:"figures,omitempty"`
 	Folder  string         `json:"folder,omitempty"`

@@ -170,7 +170,7 @@ func (p *Progress) text(width int) []string {
 		count = fmt.Sprintf("number %d", p.at.Pass)
 	}
 	const bar = 24
-	full := int(share * bar)
+	full := min(max(int(share*bar), 0), bar)
 	head := fmt.Sprintf("%s  %s  %s%s", strings.Repeat("█", full)+strings.Repeat("░", bar-full), count, duration(time.Since(p.began)), p.left())
 	if p.at.Passes == 0 || width < 60 {
 		head = fmt.Sprintf("%s  %s%s", count, duration(time.Since(p.began)), p.left())

@@ -27,12 +27,15 @@ func evaluated(s capacity.SubjectAnswer) (o capacity.Evaluation, what string) {
 func (r *report) verdict() []doc.Line {
 	use := r.Subjects[0]
 	o, what := evaluated(use)
-	var violated, unsure []string
+	var violated, unsure, unknown []string
 	for _, name := range r.givenSLOs() {
 		text := fmt.Sprintf("%s %s", sloNamed(name).short, r.boundText(name))
-		if e, ok := o.Quantities[name]; ok {
-			text += fmt.Sprintf(" (%s)", doc.TrimTick(doc.Format(e.Median, sloNamed(name).unit)))
+		e, ok := o.Quantities[name]
+		if !ok {
+			unknown = append(unknown, sloNamed(name).short)
+			continue
 		}
+		text += fmt.Sprintf(" (%s)", doc.TrimTick(doc.Format(e.Median, sloNamed(name).unit)))
 		switch metText(o, name) {
 		case "no":
 			violated = append(violated, text)
@@ -52,9 +55,15 @@ func (r *report) verdict() []doc.Line {
 	default:
 		first = doc.Line{Level: doc.Good, Text: fmt.Sprintf("Yes: at %s, %s, %s meets every SLO.", at, what, use.Name)}
 	}
-	out := []doc.Line{first, {Level: doc.Info, Text: fmt.Sprintf("%s reaches %s.", use.Name, r.reach(use))}}
+	if len(unknown) > 0 {
+		first.Text = strings.TrimSuffix(first.Text, ".") + "; not measured: " + doc.JoinWords(unknown) + "."
+		if first.Level == doc.Good {
+			first.Level = doc.Care
+		}
+	}
+	out := []doc.Line{first, {Level: doc.Info, Text: fmt.Sprintf("With the recommended settings, %s reaches %s.", use.Name, r.reach(use))}}
 	if other := r.furthest(); other != nil {
-		out = append(out, doc.Line{Level: doc.Info, Text: fmt.Sprintf("Of the others, %s goes furthest: %s.", other.Name, r.reach(*other))})
+		out = append(out, doc.Line{Level: doc.Info, Text: fmt.Sprintf("Of the others, %s goes furthest, with its recommended settings: %s.", other.Name, r.reach(*other))})
 	}
 	return out
 }
@@ -62,7 +71,10 @@ func (r *report) verdict() []doc.Line {
 // reach is how large the cluster may become with a subject: "6,300 Services (extrapolated ×1.6); memory is violated first".
 func (r *report) reach(s capacity.SubjectAnswer) string {
 	cell := r.limitCell(s.Largest)
-	if s.Largest.SLO == "" || s.Largest.Never && !s.Largest.Smaller {
+	if s.Largest.SLO == "" {
+		return "an unknown size: no quantity of an SLO was measured"
+	}
+	if s.Largest.Never && !s.Largest.Smaller {
 		return "no evaluated size without violating an SLO"
 	}
 	text := r.largestText(s.Largest) + " " + string(r.Unit)
@@ -157,7 +169,7 @@ func settings(s capacity.SubjectAnswer) string {
 	mode, _, _ = strings.Cut(mode, "+")
 	section := mode
 	switch {
-	case strings.HasPrefix(s.Name, "exec:"):
+	case strings.HasPrefix(s.Name, "exec:"), mode == "userspace":
 		return ""
 	case strings.HasPrefix(mode, "iptables"):
 		mode, section = "iptables", "iptables"
