@@ -50,7 +50,7 @@ func TestCalibrate(t *testing.T) {
 	if _, _, err := model.Load(out, other); err == nil || !strings.Contains(err.Error(), "kernel") {
 		t.Errorf("for another kernel: %v", err)
 	}
-	if !strings.Contains(stdout, model.File) || !strings.Contains(stdout, subject) || !strings.Contains(stderr, "left]") {
+	if !strings.Contains(stdout, model.File) || !strings.Contains(stdout, subject) || !strings.Contains(stderr, " left") {
 		t.Errorf("it says\n%s%s", stdout, stderr)
 	}
 }
