@@ -24,7 +24,7 @@ var tiles = []struct {
 }{
 	{"", []string{comparison.FigureCold}, "start of the process → every Service visible", nil},
 	{"", []string{comparison.FigureNPL99, comparison.FigureReaction}, "change due → visible in the kernel", func(p sections.SLOs) float64 { return p.ProgrammingP99 }},
-	{"", []string{comparison.FigureFirstPacket}, "of a connection, to the last Service", nil},
+	{"", []string{comparison.FigureFirstPacket}, "of a connection, to the last Service; its SLO counts what rules add", nil},
 	{"Peak memory", []string{comparison.FigureTotalRSS}, "of the proxier and its tools, resident", nil},
 }
 
@@ -55,7 +55,11 @@ func tileSection(s *sections.Summary) doc.Section {
 	if len(all) == 0 {
 		return out
 	}
-	out.Add(doc.Block{On: doc.Page, Soft: true, Note: "At " + records.SizesText([]records.Cell{cell}) + records.SettingsTail(records.ShortSettings(cell.Settings())) + ". " + s.MediansText()},
+	against := ""
+	if len(c.Ratios) > 0 {
+		against = " Ratios are to kube-proxy on the same backend, else to the baseline of all."
+	}
+	out.Add(doc.Block{On: doc.Page, Soft: true, Note: "At " + records.SizesText([]records.Cell{cell}) + records.SettingsTail(records.ShortSettings(cell.Settings())) + ". " + s.MediansText() + against},
 		doc.Block{On: doc.Page, Tiles: all})
 	return out
 }

@@ -158,9 +158,9 @@ func saturated(f Facts) (out []doc.Line) {
 		}
 		text += fmt.Sprintf("; syncs ran %s of the time", percent(l.Busy))
 		if l.Sync > 0 && l.Gap > 0 && l.Sync > l.Gap {
-			text += fmt.Sprintf(". It keeps up with at most %s changes a second, one by one", short(1/l.Sync))
+			text += fmt.Sprintf(". At this size it keeps up with %s changes a second", short(1/l.Sync))
 			if l.Fits > 0 {
-				text += ", or with " + doc.Grouped(int64(l.Fits)) + " Services"
+				text += "; at this rate, with " + doc.Grouped(int64(l.Fits)) + " Services"
 			}
 		} else if l.Fits > 0 {
 			text += ". It keeps up with " + doc.Grouped(int64(l.Fits)) + " Services"

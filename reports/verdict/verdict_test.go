@@ -16,7 +16,7 @@ func TestRules(t *testing.T) {
 	}{
 		{"nothing", Facts{}, []string{"info: Nothing to judge"}},
 		{"saturated", Facts{Loads: []Load{{Series: "A", Size: "2,000 Services × 10 endpoints", Busy: 0.998, Sync: 1.18, Gap: 1, Fits: 1000}}},
-			[]string{"bad: A is saturated at 2,000 Services × 10 endpoints: a sync takes 1.18 s, and a change comes every 1.00 s; syncs ran 100 % of the time. It keeps up with at most 0.85 changes a second, one by one, or with 1,000 Services."}},
+			[]string{"bad: A is saturated at 2,000 Services × 10 endpoints: a sync takes 1.18 s, and a change comes every 1.00 s; syncs ran 100 % of the time. At this size it keeps up with 0.85 changes a second; at this rate, with 1,000 Services."}},
 		{"saturated with short syncs", Facts{Loads: []Load{{Series: "A", Size: "10 Services", Busy: 0.96, Sync: 0.5, Gap: 1}}},
 			[]string{"bad: A is saturated at 10 Services: a sync takes 500 ms, and a change comes every 1.00 s; syncs ran 96 % of the time."}},
 		{"busy", Facts{Loads: []Load{{Series: "A", Size: "10 Services", Busy: 0.8}, {Series: "B", Size: "10 Services", Busy: 0.2}}}, []string{"care: A is busy with syncs 80 % of the time"}},
