@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -21,6 +20,7 @@ import (
 	"synclab/bench/upstream"
 	"synclab/cmd/synclab/terminal"
 	"synclab/proxier/iptables"
+	"synclab/reports/doc"
 	"synclab/scenarios"
 	"synclab/sim"
 )
@@ -326,7 +326,7 @@ func (f *conformFlags) execute(ctx context.Context, s streams, q *conform.Reques
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(s.out, "%s, %s: %d unexplained differences%s\n", counted(last.Clusters, "cluster"), counted(last.States, "state"), failures, explained(last.Entries))
+	fmt.Fprintf(s.out, "%s, %s: %d unexplained differences%s\n", doc.Plural(last.Clusters, "cluster"), doc.Plural(last.States, "state"), failures, explained(last.Entries))
 	if failures > 0 {
 		return fmt.Errorf("%d unexplained differences", failures)
 	}
@@ -370,30 +370,10 @@ func explained(entries map[string]int) string {
 	var each []string
 	sum := 0
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
-		each = append(each, fmt.Sprintf("%s %s", name, thousands(entries[name])))
+		each = append(each, fmt.Sprintf("%s %s", name, doc.Grouped(int64(entries[name]))))
 		sum += entries[name]
 	}
-	return fmt.Sprintf(", %s explained (%s; see docs/differences.md)", thousands(sum), strings.Join(each, ", "))
-}
-
-func counted(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return thousands(n) + " " + what
-}
-
-// thousands writes a number with commas.
-func thousands(n int) string {
-	digits := strconv.Itoa(n)
-	var b bytes.Buffer
-	for i, d := range digits {
-		if i > 0 && (len(digits)-i)%3 == 0 {
-			b.WriteByte(',')
-		}
-		b.WriteRune(d)
-	}
-	return b.String()
+	return fmt.Sprintf(", %s explained (%s; see docs/differences.md)", doc.Grouped(int64(sum)), strings.Join(each, ", "))
 }
 
 // newRulesWorker is the command that conform runs in a namespace.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"synclab/bench/raw"
+	"synclab/bench/subject"
 	"synclab/reports/estimate"
 	"synclab/reports/records"
 )
@@ -266,4 +267,12 @@ func StepOf(name string) (index int, kind string) {
 	number, kind, _ := strings.Cut(name, ":")
 	index, _ = strconv.Atoi(number)
 	return index, kind
+}
+
+// Compared returns the sides that have a baseline. Beside other proxiers, kube-proxies are baselines only.
+func (c CellComparison) Compared() []Side {
+	others := slices.ContainsFunc(c.Sides, func(side Side) bool { return !subject.IsKubeProxy(side.Subject) })
+	return slices.DeleteFunc(slices.Clone(c.Sides), func(side Side) bool {
+		return c.Nearest(side) == "" || others && strings.HasPrefix(side.Subject, subject.KubeProxy+"/")
+	})
 }

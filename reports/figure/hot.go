@@ -23,33 +23,15 @@ type hot struct {
 	of     string // colour of the value's series
 }
 
-// values notes the places of points while a panel is drawn. It draws nothing.
-type values struct {
-	f      *Figure
-	points Intervals
-	of     string // colour
-	text   func(SizePoint) string
-}
-
-// Plot implements plot.Plotter.
-func (v *values) Plot(c draw.Canvas, p *plot.Plot) {
-	x, y := p.Transforms(&c)
-	const radius = 7
-	for _, point := range v.points {
-		at := vg.Point{X: x(point.X), Y: y(point.Median)}
-		v.f.hots = append(v.f.hots, hot{Rectangle: vg.Rectangle{Min: vg.Point{X: at.X - radius, Y: at.Y - radius}, Max: vg.Point{X: at.X + radius, Y: at.Y + radius}}, text: v.text(point), of: v.of})
-	}
-}
-
 // Values gives the medians of a series texts with their values: what is at x, in unit y.
 func (f *Figure) Values(p *plot.Plot, name, what string, points Intervals, unit string, c color.Color) {
-	p.Add(&values{f, points, svgColor(c), func(point SizePoint) string {
+	for _, point := range points {
 		text := fmt.Sprintf("%s, %s %s: %s", name, doc.Format(point.X, "count"), what, doc.Format(point.Median, unit))
 		if point.Low != nil && point.High != nil {
 			text += fmt.Sprintf(" (95 %% %s … %s)", doc.Format(*point.Low, unit), doc.Format(*point.High, unit))
 		}
-		return text + ", " + doc.Plural(point.Repetitions, "repetition")
-	}})
+		f.Place(p, point.X, point.Median, text+", "+doc.Plural(point.Repetitions, "repetition"), c)
+	}
 }
 
 // spot is a place at a point of a panel.

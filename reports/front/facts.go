@@ -3,12 +3,10 @@ package front
 import (
 	"cmp"
 	"math"
-	"regexp"
 	"slices"
 	"strings"
 
 	"synclab/bench/raw"
-	"synclab/bench/subject"
 	"synclab/reports/comparison"
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
@@ -47,7 +45,7 @@ func facts(s *sections.Summary) verdict.Facts {
 	} else if c := s.LargestComparison(); c != nil {
 		f.Pairs = pairs(c)
 		f.Control = control(s)
-		if f.Rankings = packetRankings(s); f.Rankings == nil {
+		if f.Rankings = packetRankings(s, verdict.Differs(f.Control)); f.Rankings == nil {
 			f.Rankings = []verdict.Ranking{ranking(c)}
 		}
 	}
@@ -215,18 +213,19 @@ func moves(s *sections.Summary) []verdict.Move {
 	return out
 }
 
-// inGuest matches the settings of a kernel in user mode, whose times are not those of a machine.
-var inGuest = regexp.MustCompile(`kernel=[^h]`)
-
-// slos judges the sizes of sweeps; without a sweep, the largest cell of each series.
+// slos judges the sizes of sweeps; without a sweep, the largest cell of each series. The times of guests are not judged.
 func slos(s *sections.Summary) []verdict.SLO {
 	judged, sweep := s.Capacity, true
 	if len(judged) == 0 {
 		judged, sweep = s.SingleSizes(), false
 	}
+	guests := map[string]bool{} // settings
+	for _, cell := range s.Collected.Cells {
+		guests[cell.Settings()] = cell.InGuest()
+	}
 	var out []verdict.SLO
 	for _, c := range judged {
-		if c.Clause == sections.ClauseAll || inGuest.MatchString(c.Settings) {
+		if c.Clause == sections.ClauseAll || guests[c.Settings] {
 			continue
 		}
 		one := verdict.SLO{Series: c.Series + records.SettingsTail(records.ShortSettings(c.Settings)), Name: c.Clause, Limit: doc.TrimTick(doc.Format(c.Limit, "s")),
@@ -286,14 +285,15 @@ func control(s *sections.Summary) (out verdict.Control) {
 	return out
 }
 
-// packetRankings order the subjects by what the last of the Services costs, if the run is about packets.
-func packetRankings(s *sections.Summary) (out []verdict.Ranking) {
+// packetRankings order the subjects by what the last of the Services costs, if the run is about packets. Round trips are
+// left out if their control differs.
+func packetRankings(s *sections.Summary, differs bool) (out []verdict.Ranking) {
 	if !aboutPackets(s) {
 		return nil
 	}
 	for _, m := range methodTexts {
 		cells := s.PacketCells(m.method)
-		if len(cells) == 0 || cells[0].InGuest() || m.method != "sendto" && verdict.Differs(control(s)) {
+		if len(cells) == 0 || cells[0].InGuest() || m.method != "sendto" && differs {
 			continue
 		}
 		costs := slices.DeleteFunc(s.PacketsOf(cells[0], m.method), func(p sections.PacketCost) bool { return p.Spot("last") == nil })
@@ -341,15 +341,11 @@ func ranking(c *comparison.CellComparison) verdict.Ranking {
 	return verdict.Ranking{}
 }
 
-// pairs compares each subject with its nearest baseline. If other proxiers are there, kube-proxies are the baselines only.
+// pairs compares each subject with its nearest baseline.
 func pairs(c *comparison.CellComparison) []verdict.Pair {
 	var out []verdict.Pair
-	others := slices.ContainsFunc(c.Sides, func(side comparison.Side) bool { return !subject.IsKubeProxy(side.Subject) })
-	for _, side := range c.Sides {
+	for _, side := range c.Compared() {
 		baseline := c.Nearest(side)
-		if baseline == "" || others && strings.HasPrefix(side.Subject, subject.KubeProxy+"/") {
-			continue
-		}
 		p := verdict.Pair{Series: side.Series, Baseline: baseline}
 		var observed []int // differences without intervals
 		for _, name := range headlines {

@@ -28,7 +28,6 @@ type run struct {
 		Status   string    `json:"status"`
 		Scenario string    `json:"scenario"`
 		Subjects []string  `json:"subjects"`
-		Reps     int       `json:"reps"`
 	} `json:"runs"`
 	Rows []struct {
 		Series string       `json:"series"`
@@ -44,7 +43,7 @@ type run struct {
 var headlines = []struct {
 	metric raw.Metric
 	text   string
-}{{raw.Reaction, "reaction"}, {raw.NetworkProgrammingLatency, "network programming latency"}, {raw.ColdStart, "cold start"}, {raw.FirstPacket, "first packet"}}
+}{{raw.Reaction, "reaction"}, {raw.NetworkProgrammingLatency, "network programming latency"}, {raw.ColdStart, "cold start"}}
 
 // read reads the runs below a folder, the newest first. unread names run folders without a report.
 func read(folder string) (all []run, unread []string, err error) {

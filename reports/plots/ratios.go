@@ -8,7 +8,6 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
-	"synclab/bench/subject"
 	"synclab/reports/comparison"
 	"synclab/reports/doc"
 	"synclab/reports/figure"
@@ -21,22 +20,12 @@ var ratioFigures = []string{comparison.FigureReaction, comparison.FigureNPL99, c
 	comparison.FigureCPU, comparison.FigureTotalRSS, comparison.FigureFirstPacket}
 
 // ratiosFigure draws each subject's figures divided by its baseline's, with their intervals, at the largest compared size.
-// Beside other proxiers, kube-proxies are baselines only.
 func ratiosFigure(s *sections.Summary) *figure.Figure {
 	c := s.LargestComparison()
 	if c == nil {
 		return nil
 	}
-	others := false
-	for _, side := range c.Sides {
-		others = others || !subject.IsKubeProxy(side.Subject)
-	}
-	var shown []comparison.Side
-	for _, side := range c.Sides {
-		if c.Nearest(side) != "" && !(others && strings.HasPrefix(side.Subject, subject.KubeProxy+"/")) {
-			shown = append(shown, side)
-		}
-	}
+	shown := c.Compared()
 	f := &figure.Figure{Name: "ratios", Title: "Ratios to the baseline at " + records.SizesText([]records.Cell{c.Cell}) + records.SettingsTail(records.ShortSettings(c.Cell.Settings())),
 		Caption: "Each figure of a subject divided by its baseline's: left of 1 it is faster or less, right of it slower or more. Lines are 95 % confidence intervals, " +
 			"or ranges where repetitions are too few. A hollow mark: no difference shown."}

@@ -219,11 +219,10 @@ func flows(f Facts) (out []doc.Line) {
 		during = " between a fault and the recovery"
 	}
 	for _, one := range f.Flows {
-		if len(f.Faults) > 0 && one.Failed > 0 { // faults are meant to cost flows
-			around = append(around, fmt.Sprintf("%s %s of %s", one.Series, doc.Grouped(int64(one.Failed)), doc.Grouped(int64(one.Flows))))
-			if one.Failed = 0; one.Misrouted+one.LongBroken == 0 {
-				continue
-			}
+		failed := one.Failed
+		if len(f.Faults) > 0 && failed > 0 { // faults are meant to cost flows: they have a line of their own
+			around = append(around, fmt.Sprintf("%s %s of %s", one.Series, doc.Grouped(int64(failed)), doc.Grouped(int64(one.Flows))))
+			failed = 0
 		}
 		if one.Failed+one.Misrouted+one.LongBroken == 0 {
 			clean = append(clean, one.Series)
@@ -233,8 +232,8 @@ func flows(f Facts) (out []doc.Line) {
 			continue
 		}
 		var parts []string
-		if one.Failed > 0 {
-			parts = append(parts, fmt.Sprintf("%s of %s new flows failed", doc.Grouped(int64(one.Failed)), doc.Grouped(int64(one.Flows))))
+		if failed > 0 {
+			parts = append(parts, fmt.Sprintf("%s of %s new flows failed", doc.Grouped(int64(failed)), doc.Grouped(int64(one.Flows))))
 		}
 		if one.Misrouted > 0 {
 			parts = append(parts, doc.Plural(one.Misrouted, "new flow")+" went to a wrong endpoint")
@@ -242,7 +241,9 @@ func flows(f Facts) (out []doc.Line) {
 		if one.LongBroken > 0 {
 			parts = append(parts, doc.Plural(one.LongBroken, "packet")+" of long-lived flows did not reach their endpoint")
 		}
-		out = append(out, doc.Line{Level: doc.Bad, Text: one.Series + ": " + doc.JoinWords(parts) + "."})
+		if len(parts) > 0 {
+			out = append(out, doc.Line{Level: doc.Bad, Text: one.Series + ": " + doc.JoinWords(parts) + "."})
+		}
 	}
 	out = bounded(out)
 	if len(around) > 0 {

@@ -28,8 +28,8 @@ var basisLooks = []basisLook{
 		`<line x1="1" y1="6" x2="43" y2="6" stroke="currentColor" stroke-width="1.5" stroke-dasharray="5 4" opacity=".75"/>`},
 }
 
-// basesMarkdown is the legend on one line.
-const basesMarkdown = "● measured, ◐ interpolated, ○ extrapolated (× the largest measured size, or below the smallest)."
+// basesLine is the legend on one line.
+const basesLine = "● measured, ◐ interpolated, ○ extrapolated (× the largest measured size, or below the smallest)."
 
 var basesTemplate = template.Must(template.New("bases").Parse(
 	`<div class="bases" role="group" aria-label="Basis of numbers"><p>The basis of each number, in every table and plot of this page:</p>

@@ -11,7 +11,7 @@ import (
 // verdictSection has the answer in a few lines, then the figures of all subjects, and the settings to copy.
 func (r *report) verdictSection() doc.Section {
 	s := doc.Section{ID: "verdict", Title: "Verdict"}
-	s.Add(doc.Block{Verdict: r.verdict()}, doc.Block{On: doc.Page, Soft: true, Note: basesMarkdown}, doc.Block{On: doc.Page, Tiles: r.tiles()})
+	s.Add(doc.Block{Verdict: r.verdict()}, doc.Block{On: doc.Page, Soft: true, Note: basesLine}, doc.Block{On: doc.Page, Tiles: r.tiles()})
 	return s
 }
 

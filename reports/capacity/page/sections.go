@@ -22,7 +22,7 @@ import (
 func (r *report) answerSection() doc.Section {
 	s := doc.Section{ID: "answer", Title: "In more words", Short: "Words", Dense: true}
 	s.Add(doc.Block{List: r.Words}, doc.Block{HTML: basesHTML()}, doc.Block{Table: r.answerTable()},
-		doc.Block{On: doc.Page, Note: doc.Sentence(planAnswerNote, r), Soft: true}, doc.Block{On: doc.Markdown, Note: basesMarkdown})
+		doc.Block{On: doc.Page, Note: doc.Sentence(planAnswerNote, r), Soft: true}, doc.Block{On: doc.Markdown, Note: basesLine})
 	if remarks := r.remarks(); len(remarks) > 0 {
 		s.Add(doc.Block{Warn: true, Heading: "Caveats", List: remarks})
 	}
