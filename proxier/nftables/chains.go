@@ -17,10 +17,11 @@ const (
 	chainExternal  = "refuse-ext"   // the same for addresses of external traffic
 	chainRejectOut = "drop-local"   // drops packets to the node's own addresses, rejects the others
 	chainDropOut   = "reject-local" // the other way round
+	chainLoopback  = "loopback"     // packets to the loopback network from elsewhere
 )
 
 // fixedChains are created with the table, baseChains last, when the table takes over.
-var fixedChains = []string{chainServices, chainReject, chainRejectOut, chainDropOut, chainInternal, chainExternal}
+var fixedChains = []string{chainServices, chainReject, chainRejectOut, chainDropOut, chainInternal, chainExternal, chainLoopback}
 
 // baseChain is a chain that the kernel calls.
 type baseChain struct {
@@ -94,38 +95,48 @@ func (r *rules) fixed(chain string) ruleList {
 		l.add(r.frontend(0), find(setRefusedServices, 0, r.words), goOn(setRefusals, r.words+1))
 	case chainExternal:
 		l.add(r.frontend(0), find(setRefusedExternal, 0, r.words), goOn(setRefusals, r.words+1))
-		l.add(local(false), protocol(0), dport(1), find(setRefusedNodePorts, 0, 0), goOn(setRefusals, 1))
+		l.add(protocol(0), dport(1), find(setRefusedNodePorts, 0, 0), local(false), goOn(setRefusals, 1))
+	case chainLoopback:
+		l.add(ctState(ctEstablished|ctRelated, false), ctDNAT(false), to(expr.VerdictDrop, ""))
+		// A packet that conntrack does not track has no status: the rule above ends there.
+		l.add(ctState(ctInvalid|ctUntracked, true), to(expr.VerdictDrop, ""))
 	case "nat-prerouting", "nat-output":
 		l.add(jumpTo(chainServices))
 	case "nat-postrouting":
 		l.add(r.marked(), r.clearMark(), r.masquerade())
 		// Hairpin: an endpoint that reaches itself through a Service must see another source address.
-		l.add(r.saddr(0), r.daddr(r.words), lookup(setHairpin, 0), ctDNAT(true), r.masquerade())
+		l.add(ctDNAT(true), r.saddr(0), r.daddr(r.words), lookup(setHairpin, 0), r.masquerade())
 	case "filter-input":
 		r.localnet(&l)
+		l.add(notNew()...)
 		r.firewall(&l)
 		// Probes of the load balancer must reach the health check server, whatever rules of this table follow.
 		l.add(protocol(0), equal(0, []byte{unix.IPPROTO_TCP}), dport(0), lookup(setHealthChecks, 0), to(expr.VerdictAccept, ""))
-		l.add(ctState(ctNew, true), jumpTo(chainExternal))
+		l.add(jumpTo(chainExternal))
 	case "filter-forward":
-		r.firewall(&l)
 		if r.DropInvalid {
 			l.add(ctState(ctInvalid, true), to(expr.VerdictDrop, ""))
 		}
+		l.add(notNew()...)
+		r.firewall(&l)
 		l.add(r.marked(), to(expr.VerdictAccept, ""))
-		l.add(ctState(ctNew, true), jumpTo(chainInternal))
-		l.add(ctState(ctNew, true), jumpTo(chainExternal))
+		l.add(jumpTo(chainInternal))
+		l.add(jumpTo(chainExternal))
 	case "filter-output":
 		r.localnet(&l)
+		l.add(notNew()...)
 		r.firewall(&l)
-		l.add(ctState(ctNew, true), jumpTo(chainInternal))
+		l.add(jumpTo(chainInternal))
 	}
 	return l
 }
 
+// notNew ends a base chain for packets of known flows: the rules behind it concern first packets only.
+func notNew() []any { return []any{ctState(ctNew, false), to(expr.VerdictAccept, "")} }
+
 // firewall drops packets that load balancers' source ranges did not accept: the others have another destination by now.
 func (r *rules) firewall(l *ruleList) {
-	l.add(ctState(ctNew, true), r.frontend(0), lookup(setFirewall, 0), to(expr.VerdictDrop, ""))
+	l.add(r.frontend(0), lookup(setFirewall, 0), to(expr.VerdictDrop, ""))
 }
 
 var loopback4 = netip.MustParsePrefix("127.0.0.0/8")
@@ -135,34 +146,33 @@ func (r *rules) localnet(l *ruleList) {
 	if !r.IPv4() || !r.LocalhostNodePorts {
 		return
 	}
-	fromOutside := append([]expr.Any{r.daddr(0)}, prefix(0, loopback4, true)...)
-	fromOutside = append(append(fromOutside, r.saddr(0)), prefix(0, loopback4, false)...)
-	l.add(fromOutside, ctState(ctEstablished|ctRelated, false), ctDNAT(false), to(expr.VerdictDrop, ""))
-	// A packet that conntrack does not track has no status: the rule above ends there.
-	l.add(fromOutside, ctState(ctInvalid|ctUntracked, true), to(expr.VerdictDrop, ""))
+	within := append([]expr.Any{r.daddr(0)}, prefix(0, loopback4, true)...)
+	from := append([]expr.Any{r.saddr(0)}, prefix(0, loopback4, false)...)
+	l.add(within, from, jumpTo(chainLoopback))
 }
 
-// services finds the frontend. A packet that its chain does not take returns, and may be for a NodePort.
+// services finds the frontend. A packet that its chain does not take returns, and may be for a NodePort. Its port is
+// looked up before its address: asking the routes for an address takes longer, and most packets have another port.
 func (r *rules) services(l *ruleList) {
 	l.add(r.frontend(0), find(setFrontends, 0, r.words-1), goOn(setClasses, r.words))
-	nodePort := []expr.Any{protocol(1), dport(2), find(setNodePorts, 1, 0), goOn(setClasses, 1)}
+	port, class := []expr.Any{protocol(1), dport(2), find(setNodePorts, 1, 0)}, goOn(setClasses, 1)
 	if r.NodePortAddresses == nil {
 		not := prefix(0, loopback4, false)
 		switch {
 		case !r.IPv4():
 			not = prefix(0, netip.PrefixFrom(netip.IPv6Loopback(), 128), false)
 		case r.LocalhostNodePorts:
-			l.add(local(false), nodePort)
+			l.add(port, local(false), class)
 			return
 		}
-		l.add(local(false), r.daddr(0), not, nodePort)
+		l.add(r.daddr(0), not, port, local(false), class)
 		return
 	}
 	for _, addr := range r.NodePortAddresses {
 		if addr.IsLoopback() && !(r.IPv4() && r.LocalhostNodePorts) {
 			continue // no NodePort on loopback in IPv6, nor where it is disabled
 		}
-		l.add(r.daddr(0), equal(0, addr.AsSlice()), nodePort)
+		l.add(r.daddr(0), equal(0, addr.AsSlice()), port, class)
 	}
 }
 
