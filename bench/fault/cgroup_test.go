@@ -24,7 +24,7 @@ func allocate() {
 	fmt.Println("allocated")
 }
 
-// allocating starts such a process. go lets it allocate; wait returns its output and its end.
+// allocating starts such a process. wait lets it allocate, and returns its output and its end.
 func allocating(t *testing.T) (pid int, wait func() (string, error)) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
