@@ -28,7 +28,8 @@ var keptCapabilities = map[uintptr]bool{
 // to the thread, and never unlock it. In a user namespace Confine does nothing, because the kernel refuses these
 // changes anyway.
 //
-// Before Linux 5.12 (mount_setattr), Confine only drops capabilities. It skips mounts that a container runtime forbids.
+// Before Linux 5.12 (mount_setattr) and in a chroot, Confine only drops capabilities. It skips mounts that a container
+// runtime forbids.
 func Confine() error {
 	if err := Guard(); err != nil {
 		return err
@@ -45,10 +46,12 @@ func Confine() error {
 	return nil
 }
 
-// forbidden reports whether the kernel lacks a feature, or a container runtime forbids it. EINVAL: the root of a chroot
-// is no mount.
+// errChroot means that the root folder is not a mount, so that mounts below it cannot be made private.
+var errChroot = errors.New("the root folder is that of a chroot")
+
+// forbidden reports whether the kernel lacks a feature, or a container runtime forbids it.
 func forbidden(err error) bool {
-	for _, cause := range []error{unix.EPERM, unix.EACCES, unix.ENOSYS, unix.EINVAL} {
+	for _, cause := range []error{unix.EPERM, unix.EACCES, unix.ENOSYS, errChroot} {
 		if errors.Is(err, cause) {
 			return true
 		}
@@ -97,7 +100,9 @@ func readOnly() (err error) {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("mount namespace: %w", err)
 	}
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); errors.Is(err, unix.EINVAL) {
+		return errChroot
+	} else if err != nil {
 		return fmt.Errorf("private mounts: %w", err)
 	}
 	defer func() {

@@ -1,9 +1,11 @@
 package netns_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -110,8 +112,32 @@ func TestConfine(t *testing.T) {
 	if strings.Contains(lacking, "mounts") || strings.Contains(lacking, "writes "+machines[0]) || !strings.Contains(lacking, "writes "+own) {
 		t.Errorf("confined without CAP_SETPCAP: %q", lacking)
 	}
+	testChroot(t)
 	// The confined thread has ended with its goroutine: the rest of this process is not confined.
 	if again := started(func() error { return nil }); again != free {
 		t.Errorf("other threads are confined afterwards: %q", again)
+	}
+}
+
+// testChroot checks that a process whose root folder is not a mount loses its capabilities.
+func testChroot(t *testing.T) {
+	t.Helper()
+	root := t.TempDir()
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		proc := filepath.Join(root, "proc")
+		err := errors.Join(os.Mkdir(proc, 0o700), unix.Unshare(unix.CLONE_FS|unix.CLONE_NEWNS), unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
+			unix.Mount("/proc", proc, "", unix.MS_BIND|unix.MS_REC, ""), unix.Chroot(root))
+		if err == nil {
+			err = netns.Confine()
+		}
+		if held, e := unix.PrctlRetInt(unix.PR_CAPBSET_READ, unix.CAP_SYS_ADMIN, 0, 0, 0); e != nil || held == 1 {
+			err = errors.Join(err, e, fmt.Errorf("it holds CAP_SYS_ADMIN: %d", held))
+		}
+		done <- err
+	}()
+	if err := <-done; err != nil {
+		t.Errorf("in a chroot: %v", err)
 	}
 }

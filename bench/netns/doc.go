@@ -13,13 +13,13 @@
 //
 // How a worker ends: it exits with its parent, however the parent ends. It gets a parent-death signal, and watches a
 // pipe from the parent. The kernel then kills the worker's children (PID namespace), and namespaces without a process
-// are gone. A lock (flock), which also ends with the parent, protects the directory; the next Sweep removes it.
+// are gone. The next run removes the directory: see package temporary.
 //
 // TestMain and Fresh do the same for tests: a test binary enters a namespace by itself.
 //
 // Boot does the same on another kernel, User-mode Linux. That kernel is a process of the host. RunGuest is its first process:
 // it mounts the guest's file systems, calls Reexec for the worker, and passes on its output, exit status and interrupts.
 //
-// Not modelled: more than one node, links out. The package imports no other package of synclab, so that tests of any
-// layer may use it. See docs/design/namespaces.md.
+// Not modelled: more than one node, links out. The package imports only bench/temporary, so that tests of any layer
+// may use it. See docs/design/namespaces.md.
 package netns

@@ -3,7 +3,6 @@ package netns
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -30,11 +29,11 @@ func Available(ctx context.Context) (user bool, err error) {
 // exit status is an *exec.ExitError. If namespaces cannot be made, the error wraps ErrUnavailable. The first result
 // reports whether a user namespace was used.
 func Isolated(ctx context.Context, prepare func(*exec.Cmd), name string, args ...string) (user bool, err error) {
-	private, err := newDir(os.TempDir())
+	private, err := newDir()
 	if err != nil {
-		return false, fmt.Errorf("lab directory: %w", err)
+		return false, err
 	}
-	defer private.remove()
+	defer private.Remove()
 	runtime.LockOSThread() // for the parent-death signal, as in Reexec
 	defer runtime.UnlockOSThread()
 	for user = os.Geteuid() != 0; ; user = true {
@@ -45,7 +44,7 @@ func Isolated(ctx context.Context, prepare func(*exec.Cmd), name string, args ..
 		if cmd.Env == nil {
 			cmd.Env = environ()
 		}
-		cmd.Env = append(cmd.Env, envLock+"="+filepath.Join(private.path, lockName))
+		cmd.Env = append(cmd.Env, envLock+"="+filepath.Join(private.Path, lockName))
 		cmd.SysProcAttr = attributes(user)
 		if errors.Is(cmd.Err, exec.ErrNotFound) {
 			return user, cmd.Err

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"synclab/bench/temporary"
 )
 
 // bootTime is the longest time until a guest is ready: it takes a second on an idle machine.
@@ -55,19 +57,19 @@ type ended struct {
 // the worker does, is an error with the last lines of its console. stderr gets the console after the boot, and what the
 // worker writes to its standard error.
 func Boot(ctx context.Context, kernel string, stdin io.Reader, stdout, stderr io.Writer, env []string, args ...string) error {
-	_, _ = Sweep(os.TempDir()) // a failed sweep does not prevent a run
-	dir, err := newDir(os.TempDir())
+	_, _ = temporary.Sweep(os.TempDir()) // a failed sweep does not prevent a run
+	dir, err := newDir()
 	if err != nil {
-		return fmt.Errorf("lab directory: %w", err)
+		return err
 	}
-	defer dir.remove()
-	g := guest{dir: dir.path, console: &console{to: stderr}, answers: make(chan answer, 2)}
+	defer dir.Remove()
+	g := guest{dir: dir.Path, console: &console{to: stderr}, answers: make(chan answer, 2)}
 	o := order{Args: args, Name: os.Args[0], Env: append(environ(), env...)}
 	if o.Dir, err = os.Getwd(); err != nil {
 		return err
 	}
 	if stdin != nil {
-		o.Input = filepath.Join(dir.path, "stdin")
+		o.Input = filepath.Join(dir.Path, "stdin")
 		if err := writeAll(o.Input, stdin); err != nil {
 			return err
 		}

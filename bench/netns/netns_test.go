@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"synclab/bench/netns"
+	"synclab/bench/temporary"
 )
 
 // Tests start the test binary again, as a parent or as a worker.
@@ -87,7 +88,7 @@ func TestKilledParent(t *testing.T) {
 	if filepath.Dir(dir) != tmp {
 		t.Fatalf("lab directory %s is not in %s", dir, tmp)
 	}
-	if swept, err := netns.Sweep(tmp); err != nil || len(swept) != 0 {
+	if swept, err := temporary.Sweep(tmp); err != nil || len(swept) != 0 {
 		t.Errorf("Sweep during a run = %v, %v; want nothing", swept, err)
 	}
 	if err := parent.Process.Kill(); err != nil {
@@ -98,7 +99,7 @@ func TestKilledParent(t *testing.T) {
 		t.Errorf("after the kill: %q, %v", rest, err)
 	}
 	_ = parent.Wait()
-	swept, err := netns.Sweep(tmp)
+	swept, err := temporary.Sweep(tmp)
 	if err != nil || len(swept) != 1 || swept[0] != dir {
 		t.Errorf("Sweep = %v, %v; want [%s]", swept, err, dir)
 	}
@@ -328,26 +329,5 @@ func TestIsolated(t *testing.T) {
 	}
 	if _, err := netns.Isolated(t.Context(), nil, "no-such-tool"); !errors.Is(err, exec.ErrNotFound) {
 		t.Errorf("missing tool: %v, want %v", err, exec.ErrNotFound)
-	}
-}
-
-// Sweep keeps directories of runs that are starting or running, and files of other users. It removes directories
-// without a running owner.
-func TestSweep(t *testing.T) {
-	tmp := t.TempDir()
-	for _, dir := range []string{"synclab-lab-dead", "synclab-lab-halfswept", "synclab-new-draft", "other"} {
-		if err := os.Mkdir(filepath.Join(tmp, dir), 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.WriteFile(filepath.Join(tmp, "synclab-lab-dead", "owner"), []byte("pid 1\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	swept, err := netns.Sweep(tmp)
-	if err != nil || len(swept) != 2 {
-		t.Errorf("Sweep = %v, %v; want the two directories without a running owner", swept, err)
-	}
-	if err := unix.Access(filepath.Join(tmp, "synclab-new-draft"), unix.F_OK); err != nil {
-		t.Errorf("Sweep removed the directory of a starting run: %v", err)
 	}
 }

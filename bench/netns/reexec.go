@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"synclab/bench/temporary"
 )
 
 // The environment variables that the parent sets for the worker.
@@ -65,17 +67,17 @@ func workerError(exit *exec.ExitError) *WorkerError {
 //
 // The worker has a separate process group: Ctrl-C reaches it once, from here, and not also from the terminal.
 func Reexec(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, env []string, args ...string) error {
-	_, _ = Sweep(os.TempDir()) // a failed sweep does not prevent a run
+	_, _ = temporary.Sweep(os.TempDir()) // a failed sweep does not prevent a run
 	return reexec(ctx, stdin, stdout, stderr, env, args...)
 }
 
 // reexec is Reexec without removing what killed runs left.
 func reexec(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, env []string, args ...string) error {
-	dir, err := newDir(os.TempDir())
+	dir, err := newDir()
 	if err != nil {
-		return fmt.Errorf("lab directory: %w", err)
+		return err
 	}
-	defer dir.remove()
+	defer dir.Remove()
 
 	// The kernel sends the parent-death signal when the forking thread ends, not the process: keep the thread.
 	runtime.LockOSThread()
@@ -94,8 +96,8 @@ func reexec(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, env 
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
 		cmd.ExtraFiles = []*os.File{r} // file descriptor 3
 		cmd.Env = append(environ(), env...)
-		cmd.Env = append(cmd.Env, envParent+"="+parent, envDir+"="+dir.path, envLifeline+"=3",
-			envLock+"="+filepath.Join(dir.path, lockName))
+		cmd.Env = append(cmd.Env, envParent+"="+parent, envDir+"="+dir.Path, envLifeline+"=3",
+			envLock+"="+filepath.Join(dir.Path, lockName))
 		cmd.SysProcAttr = attributes(user)
 		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 		cmd.WaitDelay = grace

@@ -1,7 +1,8 @@
 // Package outfile writes and opens Synclab's files in folders where other users may have put links or FIFOs.
 //
-//  1. Write creates a temporary file with a random name in the same folder and renames it. A link at the target path is
-//     replaced, never followed. It writes to devices and descriptors in /dev and /proc instead of replacing them.
+//  1. Write creates the file in a temporary folder of the target's folder, and renames it. A link at the target path is
+//     replaced, never followed. It writes to devices and descriptors in /dev and /proc instead of replacing them. It
+//     removes what killed processes left in the target's folder.
 //  2. Open and Append accept regular files only. A FIFO or a device is an error at once.
 //
 // Not covered: the folder itself and its parents. A user with permission to rename them decides where files go.
@@ -13,13 +14,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"synclab/bench/temporary"
 )
 
 // ErrNotRegular means a FIFO, a device, a folder, or a link that must not be followed. Other errors wrap it.
@@ -43,19 +44,26 @@ func WriteWith(path string, mode fs.FileMode, write func(io.Writer) error) error
 		}
 		return errors.Join(write(f), f.Close())
 	}
-	f, err := draft(path, mode)
+	folder := filepath.Dir(path)
+	_, _ = temporary.Sweep(folder) // a failed sweep does not prevent an output
+	private, err := temporary.New(folder)
 	if err != nil {
 		return Full(path, err)
 	}
-	buffer := bufio.NewWriterSize(f, 64<<10)
-	err = errors.Join(write(buffer), buffer.Flush(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
+	draft := filepath.Join(private.Path, filepath.Base(path))
+	if err = writeNew(draft, mode, write); err == nil {
+		err = os.Rename(draft, path)
 	}
+	return Full(path, errors.Join(err, private.Remove()))
+}
+
+func writeNew(path string, mode fs.FileMode, write func(io.Writer) error) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
 	if err != nil {
-		_ = os.Remove(f.Name())
+		return err
 	}
-	return Full(path, err)
+	buffer := bufio.NewWriterSize(f, 64<<10)
+	return errors.Join(write(buffer), buffer.Flush(), f.Close())
 }
 
 // Full adds a remedy to the error of a full disk. It returns other errors unchanged.
@@ -78,21 +86,6 @@ func isDevice(path string) bool {
 	}
 	stat, err := os.Lstat(path)
 	return err == nil && strings.HasPrefix(path, "/dev/") && stat.Mode()&os.ModeDevice != 0
-}
-
-// draft makes a new file in the folder of path.
-func draft(path string, mode fs.FileMode) (*os.File, error) {
-	const tries = 100
-	dir, base := filepath.Split(path)
-	var err error
-	for range tries {
-		var f *os.File
-		name := dir + "." + base + "." + strconv.FormatUint(rand.Uint64(), 36)
-		if f, err = os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY|unix.O_NOFOLLOW, mode); !errors.Is(err, fs.ErrExist) {
-			return f, err
-		}
-	}
-	return nil, err
 }
 
 // Append opens a file for appending, and creates it if necessary. It refuses a link, and a file with several hard

@@ -1,10 +1,12 @@
 package outfile
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -41,6 +43,53 @@ func TestWriteFollowsNoLink(t *testing.T) {
 				t.Errorf("the file that was linked to: %q, %v", got, err)
 			}
 		})
+	}
+}
+
+// TestMain lets a test start the test binary again, as a process that is killed while it writes.
+func TestMain(m *testing.M) {
+	if path := os.Getenv("SYNCLAB_TEST_WRITES"); path != "" {
+		_ = WriteWith(path, 0o600, func(io.Writer) error {
+			fmt.Println("writes")
+			select {}
+		})
+	}
+	os.Exit(m.Run())
+}
+
+// The next output in a folder removes the draft of a killed process, and not before that process is killed.
+func TestDraftOfAKilledProcess(t *testing.T) {
+	dir := t.TempDir()
+	killed := exec.Command(os.Args[0])
+	killed.Env = append(os.Environ(), "SYNCLAB_TEST_WRITES="+filepath.Join(dir, "killed"))
+	out, err := killed.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := killed.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "writes\n" || err != nil {
+		t.Fatalf("%q, %v", line, err)
+	}
+	writes := func(name string) (entries int) {
+		t.Helper()
+		if err := Write(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		left, err := os.ReadDir(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(left)
+	}
+	if entries := writes("one"); entries != 2 {
+		t.Errorf("%d files; want the output and the folder of the running process", entries)
+	}
+	_ = killed.Process.Kill()
+	_ = killed.Wait()
+	if entries := writes("two"); entries != 2 {
+		t.Errorf("%d files; want the two outputs", entries)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"synclab/bench/outfile"
+	"synclab/bench/temporary"
 )
 
 // The files of a run's folder that are written while it runs; bench.txt follows at its end.
@@ -25,7 +26,7 @@ const (
 	RunFile     = "run.json"
 	recordsFile = "records.jsonl"
 	benchFile   = "bench.txt"
-	ReserveFile = ".reserve" // keeps disk space free for the final run.json
+	ReserveFile = ".reserve" // keeps disk space free for the final run.json; locked while the run lasts
 )
 
 // reserved is the size of ReserveFile in bytes.
@@ -47,7 +48,8 @@ const (
 // RunWriter writes a run's folder. It is safe for concurrent use.
 type RunWriter struct {
 	dir     string
-	records *os.File // locked while the run lasts: distinguishes a running run from a killed one
+	records *os.File
+	reserve *os.File // its lock distinguishes a running run from a killed one; other users cannot open the file
 
 	mu     sync.Mutex
 	run    Run
@@ -82,31 +84,29 @@ func openRun(dir string, run Run, force bool) (*RunWriter, error) {
 			return nil, errors.New("it already has a run: choose another folder, or replace the run with --force")
 		}
 	}
-	records, err := outfile.Append(filepath.Join(dir, recordsFile), 0o644)
+	reserve, err := outfile.Append(filepath.Join(dir, ReserveFile), 0o600)
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(records.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		records.Close()
+	if err := unix.Flock(int(reserve.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		reserve.Close()
 		return nil, fmt.Errorf("the run in it is still running: %w", err)
 	}
-	w := &RunWriter{dir: dir, records: records, run: run}
+	records, err := outfile.Append(filepath.Join(dir, recordsFile), 0o644)
+	if err != nil {
+		reserve.Close()
+		return nil, err
+	}
+	w := &RunWriter{dir: dir, records: records, reserve: reserve, run: run}
 	if w.run.Status == "" {
 		w.run.Status = StatusRunning
 	}
-	if err := errors.Join(records.Truncate(0), removeOld(dir, entries), reserve(dir), WriteRun(dir, w.run)); err != nil {
-		records.Close()
-		return nil, err
+	_, err = reserve.Write(make([]byte, reserved))
+	if err := errors.Join(outfile.Full(reserve.Name(), err), records.Truncate(0), removeOld(dir, entries), WriteRun(dir, w.run)); err != nil {
+		return nil, errors.Join(err, records.Close(), reserve.Close())
 	}
 	return w, nil
 }
-
-func reserve(dir string) error {
-	return outfile.Write(filepath.Join(dir, ReserveFile), make([]byte, reserved), 0o644)
-}
-
-// release deletes the reserve. A copied run may have none.
-func release(dir string) { _ = os.Remove(filepath.Join(dir, ReserveFile)) }
 
 func isRun(dir string) bool {
 	_, err := ReadRunFile(dir)
@@ -204,8 +204,10 @@ func (w *RunWriter) Close(status, reason string) error {
 	run := w.run
 	w.mu.Unlock()
 	benched := writeBenchFile(w.dir, run)
-	release(w.dir)
-	return errors.Join(flushed, benched, WriteRun(w.dir, run), w.records.Close())
+	_ = w.reserve.Truncate(0)
+	ended := WriteRun(w.dir, run)
+	_ = os.Remove(w.reserve.Name())
+	return errors.Join(flushed, benched, ended, w.records.Close(), w.reserve.Close())
 }
 
 func writeBenchFile(dir string, run Run) error {
@@ -297,8 +299,9 @@ func Records(dir string) iter.Seq2[Record, error] {
 	}
 }
 
-// SweepRuns marks the killed runs under root as interrupted, and returns their folders. Their records stay. It reads
-// only runs of this user, in folders that no other user may write to. It ignores everything else.
+// SweepRuns marks the killed runs under root as interrupted, and returns their folders. Their records stay. It removes
+// temporary folders that killed processes left in runs. It reads only runs of this user, in folders that no other user
+// may write to. It ignores everything else.
 func SweepRuns(root string) ([]string, error) {
 	if !private(root) {
 		return nil, nil
@@ -313,6 +316,7 @@ func SweepRuns(root string) ([]string, error) {
 		if !private(dir) {
 			continue
 		}
+		_, _ = temporary.Sweep(dir) // they do no harm
 		interrupted, err := sweepRun(dir)
 		if err != nil {
 			return swept, fmt.Errorf("sweep run %s: %w", dir, err)
@@ -342,11 +346,18 @@ func sweepRun(dir string) (interrupted bool, err error) {
 	if err != nil {
 		return false, nil // not a run
 	}
-	defer records.Close()
-	if unix.Flock(int(records.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
+	records.Close()
+	reserve, err := outfile.Append(filepath.Join(dir, ReserveFile), 0o600) // a copied run may have none
+	if err != nil {
+		return false, nil // not a run
+	}
+	defer reserve.Close()
+	if unix.Flock(int(reserve.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
 		return false, nil // still running
 	}
 	run.Status, run.Reason = StatusInterrupted, "the lab was killed"
-	release(dir)
-	return true, errors.Join(writeBenchFile(dir, run), WriteRun(dir, run))
+	_ = reserve.Truncate(0)
+	ended := errors.Join(writeBenchFile(dir, run), WriteRun(dir, run))
+	_ = os.Remove(reserve.Name())
+	return true, ended
 }

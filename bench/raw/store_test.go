@@ -87,7 +87,7 @@ func TestInterruptedRunKeepsItsRecords(t *testing.T) {
 	if swept, err := SweepRuns(filepath.Dir(dir)); err != nil || len(swept) != 0 {
 		t.Errorf("SweepRuns of a living run = %v, %v; want nothing", swept, err)
 	}
-	w.records.Close() // as after a kill: the lock is released
+	w.reserve.Close() // as after a kill: the lock is released
 	appendTo(t, filepath.Join(dir, recordsFile), `{"at":1,"scenario":"ste`)
 	swept, err := SweepRuns(filepath.Dir(dir))
 	if err != nil || len(swept) != 1 || swept[0] != dir {
@@ -110,7 +110,7 @@ func TestSweepRunsLeavesStrangersAlone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.records.Close()
+		w.reserve.Close()
 		if err := errors.Join(os.Symlink(victim, filepath.Join(dir, benchFile)), os.Symlink(victim, filepath.Join(dir, "."+RunFile))); err != nil {
 			t.Fatal(err)
 		}
@@ -129,7 +129,23 @@ func TestSweepRunsLeavesStrangersAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// Other users may lock what they can read.
+	reader, err := os.Open(filepath.Join(own, recordsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	if stat, err := os.Stat(filepath.Join(own, ReserveFile)); err != nil || stat.Mode().Perm() != 0o600 {
+		t.Errorf("the reserve, whose lock marks a running run: %v, %v", stat, err)
+	}
+	left := filepath.Join(own, "synclab-tmp-1")
+	if err := errors.Join(unix.Flock(int(reader.Fd()), unix.LOCK_SH), os.Mkdir(left, 0o700)); err != nil {
+		t.Fatal(err)
+	}
 	swept, err := SweepRuns(root)
+	if _, statErr := os.Stat(left); statErr == nil {
+		t.Error("the temporary folder of a killed process is still there")
+	}
 	if err != nil || len(swept) != 1 || swept[0] != own {
 		t.Errorf("swept %q, %v; want %s", swept, err, own)
 	}

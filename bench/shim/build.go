@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 
+	"synclab/bench/temporary"
 	"synclab/bench/upstream"
 )
 
@@ -77,11 +78,12 @@ func eachSource(do func(name string, text []byte) error) error {
 
 // build writes the source as a module and builds it. It ignores the user's Go flags.
 func build(ctx context.Context, path string) error {
-	dir, err := os.MkdirTemp("", "synclab-shim-*")
+	private, err := temporary.New("")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer private.Remove()
+	dir := private.Path
 	err = eachSource(func(name string, text []byte) error { return os.WriteFile(filepath.Join(dir, name), text, 0o644) })
 	if err != nil {
 		return err

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"synclab/bench/temporary"
 )
 
 // kubernetes is the path of the module. It is built with the published modules instead of its staging folders.
@@ -37,11 +39,12 @@ func (b *builder) say(format string, args ...any) {
 func (b *builder) build(ctx context.Context, path string) error {
 	start := time.Now()
 	b.say("building %s %s with %s: some minutes and 3 GB of disk, once", b.command, b.version, b.goVersion)
-	dir, err := privateFolder(b.cache.dir)
+	private, err := privateFolder(b.cache.dir)
 	if err != nil {
 		return fmt.Errorf("build %s: %w", b.version, err)
 	}
-	defer os.RemoveAll(dir)
+	defer private.Remove()
+	dir := private.Path
 	if err := b.module(ctx, dir); err != nil {
 		return fmt.Errorf("build %s: %w", b.version, err)
 	}
@@ -152,13 +155,13 @@ func (b *builder) module(ctx context.Context, dir string) error {
 
 // privateFolder makes a folder that only this user can read, with a module in it, because go searches all parent
 // folders.
-func privateFolder(parent string) (string, error) {
-	dir, err := os.MkdirTemp(parent, ".synclab-go-*")
+func privateFolder(parent string) (*temporary.Dir, error) {
+	dir, err := temporary.New(parent)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	if err := writeIn(dir, "go.mod", []byte("module synclab/private\n")); err != nil {
-		return "", errors.Join(err, os.RemoveAll(dir))
+	if err := writeIn(dir.Path, "go.mod", []byte("module synclab/private\n")); err != nil {
+		return nil, errors.Join(err, dir.Remove())
 	}
 	return dir, nil
 }

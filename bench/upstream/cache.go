@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/user"
 	"path/filepath"
 	"strconv"
 	"syscall"
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"synclab/bench/outfile"
+	"synclab/bench/temporary"
 )
 
 // Cache is a folder of built commands.
@@ -28,7 +30,7 @@ func OpenCache(dir string) (Cache, error) {
 		return Cache{dir}, os.MkdirAll(dir, 0o755)
 	}
 	var first error
-	if dir, err := os.UserCacheDir(); err != nil {
+	if dir, err := userCache(); err != nil {
 		first = err
 	} else if first = writable(filepath.Join(dir, "synclab")); first == nil {
 		return Cache{filepath.Join(dir, "synclab")}, nil
@@ -38,6 +40,20 @@ func OpenCache(dir string) (Cache, error) {
 		return Cache{}, fmt.Errorf("no folder for built commands: %w", errors.Join(first, err))
 	}
 	return Cache{dir}, nil
+}
+
+// userCache returns the user's cache folder. Without HOME it is in the home of the user database, as in jobs of CI:
+// another user can take a name in the temporary folder first.
+func userCache() (string, error) {
+	dir, err := os.UserCacheDir()
+	if err == nil {
+		return dir, nil
+	}
+	account, unknown := user.LookupId(strconv.Itoa(os.Getuid()))
+	if unknown != nil || !filepath.IsAbs(account.HomeDir) {
+		return "", err
+	}
+	return filepath.Join(account.HomeDir, ".cache"), nil
 }
 
 // writable makes the folder, and returns an error unless this user owns it and can write there: its files will be
@@ -93,11 +109,13 @@ func (c Cache) Get(ctx context.Context, name, origin string, build func(path str
 	if c.intact(name, origin) { // another process built it meanwhile
 		return path, nil
 	}
-	building := c.Path("." + name + ".building") // overwrites what a killed build left
-	defer os.RemoveAll(building)
-	if err := os.RemoveAll(building); err != nil {
+	_, _ = temporary.Sweep(c.dir) // a failed sweep does not prevent a build
+	private, err := temporary.New(c.dir)
+	if err != nil {
 		return "", err
 	}
+	defer private.Remove()
+	building := filepath.Join(private.Path, name)
 	if err := build(building); err != nil {
 		return "", err
 	}

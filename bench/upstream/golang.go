@@ -56,8 +56,8 @@ func GoVersion(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer os.RemoveAll(dir)
-	out, err := Go(ctx, dir, nil, nil, "env", "GOVERSION")
+	defer dir.Remove()
+	out, err := Go(ctx, dir.Path, nil, nil, "env", "GOVERSION")
 	return strings.TrimSpace(string(out)), err
 }
 

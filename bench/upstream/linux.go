@@ -17,6 +17,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"synclab/bench/temporary"
 )
 
 // LinuxOptions select a User-mode Linux kernel: a Linux kernel that runs as an ordinary process.
@@ -229,11 +231,12 @@ func (o LinuxOptions) fromSource(ctx context.Context, cache Cache) (string, erro
 
 // inPrivateFolder calls build with a new folder in the cache, whose file system has the space, and removes it afterwards.
 func (o LinuxOptions) inPrivateFolder(cache Cache, build func(dir string) error) error {
-	dir, err := os.MkdirTemp(cache.dir, ".synclab-linux-*")
+	_, _ = temporary.Sweep(cache.dir) // a failed sweep does not prevent a build
+	dir, err := temporary.New(cache.dir)
 	if err != nil {
 		return err
 	}
-	return errors.Join(build(dir), os.RemoveAll(dir))
+	return errors.Join(build(dir.Path), dir.Remove())
 }
 
 func (o LinuxOptions) fromTarball(ctx context.Context, dir, tarball, path string) error {

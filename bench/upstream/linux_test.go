@@ -78,7 +78,7 @@ func TestBuildsLinuxOnce(t *testing.T) {
 			t.Errorf("progress lacks %q:\n%s", want, all)
 		}
 	}
-	if left, err := filepath.Glob(filepath.Join(cache, ".synclab-linux-*")); err != nil || len(left) > 0 {
+	if left, err := filepath.Glob(filepath.Join(cache, "synclab-tmp-*")); err != nil || len(left) > 0 {
 		t.Errorf("left in the cache: %v, %v", left, err)
 	}
 	for _, version := range []string{"6.12", "6.12.1"} {

@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -84,7 +86,7 @@ func TestBuildsThePinnedVersionOnce(t *testing.T) {
 		t.Fatalf("%s, %s, %v", path, version, err)
 	}
 	calls := account()
-	if len(calls) != 1 || !strings.HasPrefix(calls[0], cache+"/.synclab-go-") || !strings.HasSuffix(calls[0], " k8s.io/kubernetes/cmd/kube-proxy") ||
+	if len(calls) != 1 || !strings.HasPrefix(calls[0], cache+"/synclab-tmp-") || !strings.HasSuffix(calls[0], " k8s.io/kubernetes/cmd/kube-proxy") ||
 		strings.Contains(calls[0], "-mod=mod") {
 		t.Errorf("go was called: %q", calls)
 	}
@@ -274,6 +276,19 @@ func TestDefaultCache(t *testing.T) {
 	t.Setenv("TMPDIR", home)
 	if c, err := OpenCache(""); err != nil || filepath.Dir(filepath.Dir(c.Path("x"))) != home {
 		t.Errorf("%v, %v", c, err)
+	}
+}
+
+// Without HOME, the cache is in the home of the user database: not in a folder that another user may have made.
+func TestCacheWithoutHome(t *testing.T) {
+	account, err := user.LookupId(strconv.Itoa(os.Getuid()))
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Setenv("HOME", "")
+	t.Setenv("XDG_CACHE_HOME", "")
+	if dir, err := userCache(); err != nil || dir != filepath.Join(account.HomeDir, ".cache") {
+		t.Errorf("%s, %v; want the cache in %s", dir, err, account.HomeDir)
 	}
 }
 

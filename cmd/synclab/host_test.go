@@ -154,25 +154,32 @@ func TestRunLeavesTheHost(t *testing.T) {
 		check(args[0])
 	}
 
-	// Killed in the middle, the run leaves a folder, which the next run removes.
+	// Killed in the middle, a run and serve leave folders, which the next run removes.
 	cmd := program("run", "steady-churn", "--services", "10", "--reps", "20", "--feed", "api", "--subjects", "synclab/nftables", "--out", filepath.Join(out, "killed"))
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	lab := func() bool {
-		folders, _ := filepath.Glob(filepath.Join(temporary, "synclab-lab-*", "subject.log"))
-		return len(folders) > 0
+	serve := program("serve", "--services", "10")
+	if err := serve.Start(); err != nil {
+		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(time.Minute); !lab() && time.Now().Before(deadline); {
+	begun := func() bool {
+		folders, _ := filepath.Glob(filepath.Join(temporary, "synclab-tmp-*", "subject.log"))
+		kubeconfigs, _ := filepath.Glob(filepath.Join(temporary, "synclab-tmp-*", "kubeconfig"))
+		return len(folders) > 0 && len(kubeconfigs) > 0
+	}
+	for deadline := time.Now().Add(time.Minute); !begun() && time.Now().Before(deadline); {
 		time.Sleep(10 * time.Millisecond)
 	}
-	if !lab() {
-		t.Error("the run that is to be killed has not begun")
+	if !begun() {
+		t.Error("the processes that are to be killed have not begun")
 	}
-	_ = cmd.Process.Kill()
-	_ = cmd.Wait()
-	if !lab() {
-		t.Error("the killed run left nothing: this shows nothing")
+	for _, killed := range []*exec.Cmd{cmd, serve} {
+		_ = killed.Process.Kill()
+		_ = killed.Wait()
+	}
+	if !begun() {
+		t.Error("the killed processes left nothing: this shows nothing")
 	}
 	text, err := program("run", "cold-start", "--services", "10", "--reps", "1", "--subjects", "synclab/nftables", "--out", filepath.Join(out, "next")).CombinedOutput()
 	if err != nil {

@@ -18,10 +18,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"synclab/bench/netns"
 	"synclab/bench/raw"
 	"synclab/bench/shim"
 	"synclab/bench/subject"
+	"synclab/bench/temporary"
 	"synclab/bench/upstream"
 	"synclab/cmd/synclab/terminal"
 	"synclab/proxier/config"
@@ -234,12 +234,12 @@ func (f *subjectFlags) useTools(ctx context.Context) error {
 	if f.tools == "" {
 		return nil
 	}
-	dir, remove, err := netns.TempDir()
+	dir, err := temporary.New("")
 	if err != nil {
 		return err
 	}
-	atEnd(ctx, remove)
-	release, err := shim.Use(ctx, f.tools, dir)
+	atEnd(ctx, func() { _ = dir.Remove() })
+	release, err := shim.Use(ctx, f.tools, dir.Path)
 	if err != nil {
 		return badInput(fmt.Errorf("--tools %s: %w", f.tools, err))
 	}

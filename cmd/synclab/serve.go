@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"synclab/bench/outfile"
+	"synclab/bench/temporary"
 	"synclab/cmd/synclab/terminal"
 	"synclab/scenarios"
 	"synclab/sim"
@@ -237,17 +240,16 @@ func (o *serveOptions) writeKubeconfig(server string, credentials *front.Credent
 	if o.kubeconfig != "" {
 		return o.kubeconfig, func() {}, outfile.Write(o.kubeconfig, data, 0o600)
 	}
-	file, err := os.CreateTemp("", "synclab-*.kubeconfig")
+	_, _ = temporary.Sweep(os.TempDir()) // a failed sweep does not prevent serving
+	dir, err := temporary.New("")
 	if err != nil {
 		return "", nil, err
 	}
-	defer file.Close()
-	remove := func() { _ = os.Remove(file.Name()) }
-	if _, err := file.Write(data); err != nil {
-		remove()
-		return "", nil, err
+	path := filepath.Join(dir.Path, "kubeconfig")
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		return "", nil, errors.Join(err, dir.Remove())
 	}
-	return file.Name(), remove, nil
+	return path, func() { _ = dir.Remove() }, nil
 }
 
 // requestLines prints each request when it has been answered.
