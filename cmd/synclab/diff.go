@@ -86,9 +86,7 @@ Figures: ` + strings.Join(scenarios.ThresholdFigures(), ", ") + `.`,
 	}); err != nil {
 		panic(err)
 	}
-	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return nil, cobra.ShellCompDirectiveFilterDirs
-	}
+	cmd.ValidArgsFunction = completeRuns
 	return cmd
 }
 

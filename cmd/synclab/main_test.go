@@ -94,7 +94,7 @@ func TestUsageErrors(t *testing.T) {
 		{"unknown flag", []string{"run", "--service", "1"}, []string{"unknown flag: --service", "'synclab run --help'"}},
 		{"wrong value", []string{"run", "--services", "many"}, []string{`"many" for "--services" flag: want a whole number` + "\n"}},
 		{"wrong seed", []string{"run", "--seed", "-1"}, []string{`"-1" for "--seed" flag: want a whole number, 0 or more` + "\n"}},
-		{"wrong minutes", []string{"soak", "--minutes", "many"}, []string{`"many" for "--minutes" flag: want a number` + "\n"}},
+		{"wrong budget", []string{"soak", "--budget", "10"}, []string{`"10" for "--budget" flag: want a time with its unit`}},
 		{"wrong switch", []string{"run", "--force=perhaps"}, []string{`"perhaps" for "--force" flag: want true or false` + "\n"}},
 		{"wrong time", []string{"run", "--max-time", "5"}, []string{`"5" for "--max-time" flag: want a time with its unit`}},
 		{"too large", []string{"run", "--reps", "99999999999999999999"}, []string{"flag: want a whole number that is not as large"}},

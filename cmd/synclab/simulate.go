@@ -67,9 +67,7 @@ a suitable run.`,
 	for _, flag := range []string{"seeds", "seed"} {
 		terminal.Complete(cmd, flag)
 	}
-	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return nil, cobra.ShellCompDirectiveFilterDirs
-	}
+	cmd.ValidArgsFunction = completeRuns
 	return cmd
 }
 

@@ -151,17 +151,6 @@ type Traversal struct {
 	Empty   *float64 `json:"empty,omitempty"`
 	Worst   float64  `json:"worst"`
 	WorstAt int      `json:"worst_at"` // -1 is the miss
-	// NetLow and NetHigh bound the 95 % interval of Net: each repetition minus its own cost in an empty ruleset.
-	NetLow  *float64 `json:"net_ci_low,omitempty"`
-	NetHigh *float64 `json:"net_ci_high,omitempty"`
-}
-
-// Net is the worst position's cost minus the empty ruleset's, if that was measured.
-func (t Traversal) Net() float64 {
-	if t.Empty == nil {
-		return t.Worst
-	}
-	return t.Worst - *t.Empty
 }
 
 // Summarize derives everything except the plots.
