@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"synclab/bench/outfile"
 	"synclab/bench/raw"
 	"synclab/cmd/synclab/terminal"
 	"synclab/reports"
@@ -151,8 +149,7 @@ func indexPage(s streams, folder, out string) error {
 		return badInput(err)
 	}
 	file := filepath.Join(cmp.Or(out, folder), "index.html")
-	var page bytes.Buffer
-	if err := errors.Join(d.Page(&page), outfile.Write(file, page.Bytes(), 0o644), d.Text(s.out)); err != nil {
+	if err := errors.Join(writePage(file, d.Page), d.Text(s.out)); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(s.out, "\npage: %s\n", file)

@@ -152,7 +152,7 @@ func faults(s *sections.Summary) []verdict.Faults {
 			}
 			total.Times += result.Times
 			if result.Never > 0 {
-				total.Never = append(total.Never, sections.FaultName(name))
+				total.Never = append(total.Never, sections.FaultName(name, names))
 			}
 			if result.Recovered != nil {
 				total.Recovered += result.Recovered.N

@@ -100,7 +100,7 @@ func tileOf(s *sections.Summary, c *comparison.CellComparison, name, note string
 			break
 		}
 		f := side.Figure(name)
-		row := doc.TileRow{Name: s.SeriesCell(side.Series), Value: sections.FigureCell(side, text), Share: f.Value / most}
+		row := doc.TileRow{Name: s.MarkedCell(side.Series), Value: sections.FigureCell(side, text), Share: f.Value / most}
 		if r := c.Ratio(side.Series, c.Nearest(side), name); r != nil && r.Words != "unknown" {
 			row.Ratio = strings.TrimSuffix(r.Short(), "?") // the note above says whether there are intervals
 			if row.Ratio == "~" {
@@ -122,7 +122,7 @@ func heatSection(s *sections.Summary) doc.Section {
 	if c == nil {
 		return out
 	}
-	t := &doc.Table{Columns: []doc.Column{{Name: "Subject"}, {Name: "Baseline", Row: true}}}
+	t := &doc.Table{Columns: []doc.Column{{Name: "Subject"}}}
 	for _, text := range comparison.FigureTexts {
 		t.Columns = append(t.Columns, doc.Column{Name: text.Text, Numeric: true, Title: text.Title})
 	}
@@ -131,7 +131,9 @@ func heatSection(s *sections.Summary) doc.Section {
 		if baseline == "" {
 			continue
 		}
-		row := []doc.Cell{s.SeriesCell(side.Series), doc.Text(baseline)}
+		subject := s.MarkedCell(side.Series)
+		subject.Sub = "to " + baseline
+		row := []doc.Cell{subject}
 		for _, text := range comparison.FigureTexts {
 			if text.Name == comparison.FigureFirstPacket && c.Cell.InGuest() {
 				row = append(row, doc.NoneFor("a guest's clock is too coarse"))

@@ -85,7 +85,7 @@ func (s *Summary) faultTable(cell records.Cell) *doc.Table {
 		all = append(all, allFaultsCell(s.faultTotals(cell, one)))
 	}
 	for _, name := range names {
-		row := []doc.Cell{{Text: FaultText(name)}}
+		row := []doc.Cell{{Text: FaultName(name, names)}}
 		for _, one := range series {
 			f := s.FaultOf(cell, name, one)
 			if f != nil && f.Duration > 0 {

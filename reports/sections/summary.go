@@ -50,6 +50,7 @@ type Summary struct {
 
 	Collected *records.Collection `json:"-"`
 	looks     []figure.Look       // of the series
+	warnings  []warning           // of Warnings
 }
 
 // Row is one line of the full tables: one group of values.
@@ -170,7 +171,10 @@ func Summarize(runs []*records.Run, slos SLOs) *Summary {
 	s.Comparisons = comparison.OfCells(c)
 	s.Targets = targetResults(c, s)
 	s.Capacity = capacities(c, s, slos)
-	s.Warnings = warnings(c, s)
+	s.warnings = warnings(c, s)
+	for _, w := range s.warnings {
+		s.Warnings = append(s.Warnings, w.text)
+	}
 	s.Method = s.method()
 	s.Sentences = sentences(s)
 	return s
