@@ -249,7 +249,7 @@ func (s *Summary) sloSection() doc.Section {
 
 var sloNote = template.Must(template.New("slos").Funcs(doc.SentenceFuncs).Parse(
 	`The numbers of Services at which each subject meets these SLOs: full sync ≤ {{limit .FullSync}} (median), network programming latency p99 ≤ {{limit .ProgrammingP99}}, ` +
-		`first packet ≤ {{limit .FirstPacket}} (median at the slowest position, minus the cost in an empty ruleset). Only measured sizes count. ` +
+		`first packet to the last Service p99 ≤ {{limit .FirstPacketP99}}. Only measured sizes count. ` +
 		`“Met up to” is the largest size up to which every measured size meets an SLO. “Violated at” is the first measured size that violates the SLO. ` +
 		`At sizes between the two, the SLO is unclear or was not measured.`))
 
