@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -145,6 +146,9 @@ func TestUsageErrors(t *testing.T) {
 	}
 }
 
+// mostFlags bounds the flags of a first help screen, --help and --help-all among them.
+const mostFlags = 18
+
 // Every command has a description and examples with known commands and flags.
 func TestHelp(t *testing.T) {
 	root := newRoot(streams{strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}})
@@ -162,6 +166,9 @@ func TestHelp(t *testing.T) {
 		}
 		if cmd.Short == "" || !strings.Contains(stdout, "Usage:") || !strings.Contains(stdout, "Examples:") {
 			t.Errorf("%s --help lacks a description, a usage line or examples:\n%s", cmd.CommandPath(), stdout)
+		}
+		if n := len(regexp.MustCompile(`(?m)^ +(-\w, )?--\w`).FindAllString(stdout, -1)); n > mostFlags {
+			t.Errorf("%s --help lists %d flags, want at most %d: call moreFlags for those that few need", cmd.CommandPath(), n, mostFlags)
 		}
 		checkExamples(t, root, cmd.Example)
 	}
@@ -263,6 +270,12 @@ func TestVersion(t *testing.T) {
 
 // The shell calls `synclab __complete …`; each line is a word, a tab, and its meaning.
 func TestCompletion(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, name := range []string{"before", "after"} {
+		if err := errors.Join(os.MkdirAll(filepath.Join(runsFolder, name), 0o700), os.WriteFile(filepath.Join(runsFolder, name, "run.json"), []byte("{}"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, c := range []struct {
 		args []string
 		want string
@@ -273,6 +286,10 @@ func TestCompletion(t *testing.T) {
 		{[]string{"run", "--subjects", "synclab/iptables-legacy,"}, "synclab/iptables-legacy,synclab/iptables-nft"},
 		{[]string{"version", "-o", ""}, "yaml"},
 		{[]string{"rules", "--family", ""}, "IPv6"},
+		{[]string{"report", ""}, "runs/before"},
+		{[]string{"diff", "runs/before", "runs/a"}, "runs/after"},
+		{[]string{"diff", "--threshold", ""}, "full_sync="},
+		{[]string{"run", "--kernel", ""}, "host"},
 	} {
 		_, stdout, _ := invoke(t, append([]string{"__complete"}, c.args...)...)
 		offered := strings.FieldsFunc(stdout, func(r rune) bool { return r == '\n' || r == '\t' })
