@@ -8,74 +8,90 @@ import (
 	"strings"
 )
 
-// Width is the width of a terminal's text in columns. Wider tables use short texts, and then leave out columns.
+// Width is the width of text in columns, where the writer does not know its own. Wider tables use short texts, then leave
+// out columns, and then become several tables.
 const Width = 110
+
+// leastWidth is the narrowest terminal that text is made for, mostWidth the widest.
+const leastWidth, mostWidth = 60, 200
+
+// widthOf is the width for tables: that of the terminal, if w has Columns. Sentences have at most Width.
+func widthOf(w io.Writer) int {
+	if terminal, ok := w.(interface{ Columns() int }); ok && terminal.Columns() > 0 {
+		return min(max(terminal.Columns(), leastWidth), mostWidth)
+	}
+	return Width
+}
 
 // Text writes the document for a terminal.
 func (d *Document) Text(w io.Writer) error {
 	var b strings.Builder
+	width := widthOf(w)
 	if d.Title != "" {
-		b.WriteString(Wrap(d.Title, Width, "  ") + "\n")
+		b.WriteString(wrapped(d.Title, width) + "\n")
 	}
 	for _, s := range d.Sections {
-		s.text(&b)
+		s.text(&b, width)
 	}
 	_, err := io.WriteString(w, plain(b.String()))
 	return err
 }
 
+// wrapped breaks a text into lines.
+func wrapped(text string, width int) string { return Wrap(text, min(width, Width), "  ") }
+
 // text writes a section. Its title is left out if a table's title follows at once.
-func (s Section) text(b *strings.Builder) {
+func (s Section) text(b *strings.Builder, width int) {
 	blocks := s.blocks(Terminal)
 	if len(blocks) == 0 {
 		return
 	}
 	if first := blocks[0]; s.Title != "" && !first.Warn && first.Heading == "" && len(first.Verdict) == 0 && (first.Note != "" || first.title(Terminal) == "") {
-		b.WriteString("\n" + Wrap(s.Title, Width, "  ") + "\n")
+		b.WriteString("\n" + wrapped(s.Title, width) + "\n")
 	}
 	tables, tails := make([]string, len(blocks)), make([]string, len(blocks))
 	for i, block := range blocks {
 		if block.Table != nil {
-			tables[i], tails[i] = block.Table.text()
+			tables[i], tails[i] = block.Table.text(width)
 		}
 	}
 	for i, block := range blocks {
 		if slices.Contains(tails[i+1:], tails[i]) {
 			tails[i] = "" // of several tables with the same explanation, the last one has it
 		}
-		block.text(b, tables[i]+tails[i])
+		block.text(b, tables[i]+tails[i], width)
 	}
 }
 
 // text writes a block with the text of its table.
-func (block Block) text(b *strings.Builder, table string) {
-	line := func(text, indent string) { b.WriteString(Wrap(text, Width, indent) + "\n") }
+func (block Block) text(b *strings.Builder, table string, width int) {
+	line := func(text string) { b.WriteString(wrapped(text, width) + "\n") }
 	if block.Heading != "" {
 		b.WriteString("\n")
-		line(block.Heading, "  ")
+		line(block.Heading)
 	}
 	if len(block.Verdict) > 0 {
 		b.WriteString("\n")
 	}
 	for _, one := range block.Verdict {
-		line(one.text(), "  ")
+		line(one.text())
 	}
 	if block.Note != "" {
 		b.WriteString("\n")
-		line(block.Note, "  ")
+		line(block.Note)
 	}
 	b.WriteString(table)
 	if len(block.Facts)+len(block.List) > 0 {
 		b.WriteString("\n")
 	}
 	for _, fact := range block.Facts {
-		line(fact[0]+": "+fact[1], "  ")
+		line(fact[0] + ": " + fact[1])
 	}
 	for _, one := range block.List {
 		if block.Warn {
-			line("warning: "+one, "  ")
+			line("warning: " + one)
 		} else {
-			line("- "+one, "  ")
+			line("- " + one)
 		}
 	}
 	if block.Code != "" {
@@ -84,20 +100,20 @@ func (block Block) text(b *strings.Builder, table string) {
 }
 
 // text returns the table with its title, and what explains it: the legends of its columns and its note.
-func (t *Table) text() (table, tail string) {
+func (t *Table) text(width int) (table, tail string) {
 	shown := t.on(Terminal).headed()
 	if shown.empty() {
 		return "", ""
 	}
-	parts, short := fitting(shown)
-	return t.body(parts, short), t.tail(parts)
+	parts, short := fitting(shown, width)
+	return t.body(parts, short, width), t.tail(parts, width)
 }
 
-func (t *Table) body(parts []*Table, short bool) string {
+func (t *Table) body(parts []*Table, short bool, width int) string {
 	var b strings.Builder
 	b.WriteString("\n")
 	if t.Title != "" {
-		b.WriteString(Wrap(t.Title, Width, "  ") + "\n\n")
+		b.WriteString(wrapped(t.Title, width) + "\n\n")
 	}
 	for i, part := range parts {
 		if i > 0 {
@@ -106,12 +122,12 @@ func (t *Table) body(parts []*Table, short bool) string {
 		if group := part.Columns[len(part.Columns)-1].Group; group != "" && short {
 			b.WriteString(group + "\n")
 		}
-		part.write(&b)
+		part.write(&b, width)
 	}
 	return b.String()
 }
 
-func (t *Table) tail(parts []*Table) string {
+func (t *Table) tail(parts []*Table, width int) string {
 	var b strings.Builder
 	var legends []string
 	for _, part := range parts {
@@ -125,13 +141,13 @@ func (t *Table) tail(parts []*Table) string {
 		legends = append(legends, spreadLegend)
 	}
 	if len(legends) > 0 {
-		b.WriteString("\n" + Wrap(strings.Join(legends, "; "), Width, "  ") + "\n")
+		b.WriteString("\n" + wrapped(strings.Join(legends, "; "), width) + "\n")
 	}
 	if t.Note != "" {
 		if len(legends) == 0 {
 			b.WriteString("\n")
 		}
-		b.WriteString(Wrap(t.Note, Width, "  ") + "\n")
+		b.WriteString(wrapped(t.Note, width) + "\n")
 	}
 	return b.String()
 }
@@ -162,12 +178,12 @@ func (t *Table) headed() *Table {
 
 // fitting makes a table narrow enough: short texts and names, fewer columns, or several tables. A first column alone may
 // be as wide as it is: two names cut in the middle may look alike.
-func fitting(t *Table) (parts []*Table, short bool) {
-	if whole := t.printed(false); whole.width() <= Width {
+func fitting(t *Table, width int) (parts []*Table, short bool) {
+	if whole := t.printed(false); whole.width() <= width {
 		return []*Table{whole}, false
 	}
 	t = t.printed(true)
-	for t.width() > Width {
+	for t.width() > width {
 		most := 0
 		for _, c := range t.Columns {
 			most = max(most, c.Spare)
@@ -177,17 +193,24 @@ func fitting(t *Table) (parts []*Table, short bool) {
 		}
 		t = t.keep(func(_ int, c Column) bool { return c.Spare != most })
 	}
-	if !slices.ContainsFunc(t.Columns, func(c Column) bool { return c.Group != "" }) {
+	if t.width() <= width && !slices.ContainsFunc(t.Columns, func(c Column) bool { return c.Group != "" }) {
 		return []*Table{t}, true
 	}
 	// A table of groups is always split: short names are unique within a group only.
 	from := 1
+	for from < len(t.Columns) && t.Columns[from].Row {
+		from++
+	}
+	if from == len(t.Columns) {
+		return []*Table{t}, true
+	}
+	names := from // these columns are in every part
 	for from < len(t.Columns) {
 		part := func(to int) *Table {
-			return t.keep(func(i int, _ Column) bool { return i == 0 || i >= from && i < to })
+			return t.keep(func(i int, _ Column) bool { return i < names || i >= from && i < to })
 		}
 		to := from + 1
-		for to < len(t.Columns) && t.Columns[to].Group == t.Columns[from].Group && part(to+1).width() <= Width {
+		for to < len(t.Columns) && t.Columns[to].Group == t.Columns[from].Group && part(to+1).width() <= width {
 			to++
 		}
 		parts = append(parts, part(to))
@@ -249,7 +272,7 @@ func (t *Table) width() int {
 }
 
 // write aligns the first column left and the others right.
-func (t *Table) write(b *strings.Builder) {
+func (t *Table) write(b *strings.Builder, width int) {
 	widths := t.widths()
 	line := func(cell func(int) string) {
 		text := fmt.Sprintf("%-*s", widths[0], cell(0))
@@ -261,7 +284,7 @@ func (t *Table) write(b *strings.Builder) {
 	line(func(i int) string { return t.Columns[i].Name })
 	for _, row := range t.Rows {
 		if t.heading(row) {
-			b.WriteString(Shorten(row[0].Text, Width) + "\n")
+			b.WriteString(Shorten(row[0].Text, width) + "\n")
 			continue
 		}
 		line(func(i int) string { return row[i].Text })

@@ -31,6 +31,10 @@ var tiles = []struct {
 // tileSection has the main figures of the largest cell.
 func tileSection(s *sections.Summary) doc.Section {
 	out := doc.Section{ID: "figures", Title: "Main figures", Short: "Figures"}
+	if all := s.MoveTiles(); len(all) > 0 { // a run for moves is no comparison: each subject runs for a part of it
+		out.Add(doc.Block{On: doc.Page, Soft: true, Note: s.MediansText()}, doc.Block{On: doc.Page, Tiles: all})
+		return out
+	}
 	cell, c := mainCell(s)
 	if c == nil {
 		return out
@@ -119,7 +123,7 @@ func tileOf(s *sections.Summary, c *comparison.CellComparison, name, note string
 func heatSection(s *sections.Summary) doc.Section {
 	out := doc.Section{ID: "heat", Title: "Every figure against the baseline", Short: "Heatmap", Dense: true}
 	c := s.LargestComparison()
-	if c == nil {
+	if c == nil || len(s.Moves) > 0 {
 		return out
 	}
 	t := &doc.Table{Columns: []doc.Column{{Name: "Subject"}}}

@@ -47,7 +47,10 @@ func recoveryFigure(s *sections.Summary) *figure.Figure {
 				continue
 			}
 			at, _ := s.SeriesNamed(one)
-			y := row + 0.3 - 0.6*float64(j)/float64(max(len(series)-1, 1))
+			y := row
+			if len(series) > 1 {
+				y += 0.3 - 0.6*float64(j)/float64(len(series)-1)
+			}
 			m := recoveryMark{row: y, look: s.Look(at), never: r.Never > 0}
 			text := one + ", " + sections.FaultName(name, names) + ": not recovered"
 			switch {

@@ -16,13 +16,13 @@ import (
 // content has no blocks. A new part is one function in one file, and one line here.
 var sections = []func(*Summary) doc.Section{
 	(*Summary).resultSection,
+	(*Summary).moveSection,
 	(*Summary).comparedSection,
 	(*Summary).KeySection,
 	(*Summary).targetsSection,
 	(*Summary).packetSection,
 	(*Summary).FaultSection,
 	(*Summary).answersSection,
-	(*Summary).moveSection,
 	(*Summary).DisruptionSection,
 	(*Summary).seenSection,
 	(*Summary).InvariantSection,
