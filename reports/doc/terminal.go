@@ -8,64 +8,71 @@ import (
 	"strings"
 )
 
-// Width is the width of text in columns, where the writer does not know its own. Wider tables use short texts, then leave
-// out columns, and then become several tables.
+// Width is the width of text in columns, where the writer does not know its own. Wider tables use short texts, and then
+// leave out columns.
 const Width = 110
 
 // leastWidth is the narrowest terminal that text is made for, mostWidth the widest.
 const leastWidth, mostWidth = 60, 200
 
-// widthOf is the width for tables: that of the terminal, if w has Columns. Sentences have at most Width.
-func widthOf(w io.Writer) int {
-	if terminal, ok := w.(interface{ Columns() int }); ok && terminal.Columns() > 0 {
-		return min(max(terminal.Columns(), leastWidth), mostWidth)
-	}
-	return Width
+// space is the room for text. On a terminal, a table that is still too wide becomes several. Elsewhere lines may be
+// longer, since other programs may read them.
+type space struct {
+	width    int
+	terminal bool
 }
+
+// spaceOf is the space that w has: a terminal knows its Columns.
+func spaceOf(w io.Writer) space {
+	if terminal, ok := w.(interface{ Columns() int }); ok && terminal.Columns() > 0 {
+		return space{min(max(terminal.Columns(), leastWidth), mostWidth), true}
+	}
+	return space{width: Width}
+}
+
+// wrap breaks a text into lines, of at most Width.
+func (s space) wrap(text string) string { return Wrap(text, min(s.width, Width), "  ") }
 
 // Text writes the document for a terminal.
 func (d *Document) Text(w io.Writer) error {
 	var b strings.Builder
-	width := widthOf(w)
+	room := spaceOf(w)
 	if d.Title != "" {
-		b.WriteString(wrapped(d.Title, width) + "\n")
+		b.WriteString(room.wrap(d.Title) + "\n")
 	}
 	for _, s := range d.Sections {
-		s.text(&b, width)
+		s.text(&b, room)
 	}
 	_, err := io.WriteString(w, plain(b.String()))
 	return err
 }
 
-// wrapped breaks a text into lines.
-func wrapped(text string, width int) string { return Wrap(text, min(width, Width), "  ") }
-
 // text writes a section. Its title is left out if a table's title follows at once.
-func (s Section) text(b *strings.Builder, width int) {
+func (s Section) text(b *strings.Builder, room space) {
 	blocks := s.blocks(Terminal)
 	if len(blocks) == 0 {
 		return
 	}
 	if first := blocks[0]; s.Title != "" && !first.Warn && first.Heading == "" && len(first.Verdict) == 0 && (first.Note != "" || first.title(Terminal) == "") {
-		b.WriteString("\n" + wrapped(s.Title, width) + "\n")
+		b.WriteString("\n" + room.wrap(s.Title) + "\n")
 	}
 	tables, tails := make([]string, len(blocks)), make([]string, len(blocks))
 	for i, block := range blocks {
 		if block.Table != nil {
-			tables[i], tails[i] = block.Table.text(width)
+			tables[i], tails[i] = block.Table.text(room)
 		}
 	}
 	for i, block := range blocks {
 		if slices.Contains(tails[i+1:], tails[i]) {
 			tails[i] = "" // of several tables with the same explanation, the last one has it
 		}
-		block.text(b, tables[i]+tails[i], width)
+		block.text(b, tables[i]+tails[i], room)
 	}
 }
 
 // text writes a block with the text of its table.
-func (block Block) text(b *strings.Builder, table string, width int) {
-	line := func(text string) { b.WriteString(wrapped(text, width) + "\n") }
+func (block Block) text(b *strings.Builder, table string, room space) {
+	line := func(text string) { b.WriteString(room.wrap(text) + "\n") }
 	if block.Heading != "" {
 		b.WriteString("\n")
 		line(block.Heading)
@@ -100,20 +107,20 @@ func (block Block) text(b *strings.Builder, table string, width int) {
 }
 
 // text returns the table with its title, and what explains it: the legends of its columns and its note.
-func (t *Table) text(width int) (table, tail string) {
+func (t *Table) text(room space) (table, tail string) {
 	shown := t.on(Terminal).headed()
 	if shown.empty() {
 		return "", ""
 	}
-	parts, short := fitting(shown, width)
-	return t.body(parts, short, width), t.tail(parts, width)
+	parts, short := fitting(shown, room)
+	return t.body(parts, short, room), t.tail(parts, room)
 }
 
-func (t *Table) body(parts []*Table, short bool, width int) string {
+func (t *Table) body(parts []*Table, short bool, room space) string {
 	var b strings.Builder
 	b.WriteString("\n")
 	if t.Title != "" {
-		b.WriteString(wrapped(t.Title, width) + "\n\n")
+		b.WriteString(room.wrap(t.Title) + "\n\n")
 	}
 	for i, part := range parts {
 		if i > 0 {
@@ -122,12 +129,12 @@ func (t *Table) body(parts []*Table, short bool, width int) string {
 		if group := part.Columns[len(part.Columns)-1].Group; group != "" && short {
 			b.WriteString(group + "\n")
 		}
-		part.write(&b, width)
+		part.write(&b, room.width)
 	}
 	return b.String()
 }
 
-func (t *Table) tail(parts []*Table, width int) string {
+func (t *Table) tail(parts []*Table, room space) string {
 	var b strings.Builder
 	var legends []string
 	for _, part := range parts {
@@ -141,13 +148,13 @@ func (t *Table) tail(parts []*Table, width int) string {
 		legends = append(legends, spreadLegend)
 	}
 	if len(legends) > 0 {
-		b.WriteString("\n" + wrapped(strings.Join(legends, "; "), width) + "\n")
+		b.WriteString("\n" + room.wrap(strings.Join(legends, "; ")) + "\n")
 	}
 	if t.Note != "" {
 		if len(legends) == 0 {
 			b.WriteString("\n")
 		}
-		b.WriteString(wrapped(t.Note, width) + "\n")
+		b.WriteString(room.wrap(t.Note) + "\n")
 	}
 	return b.String()
 }
@@ -178,12 +185,12 @@ func (t *Table) headed() *Table {
 
 // fitting makes a table narrow enough: short texts and names, fewer columns, or several tables. A first column alone may
 // be as wide as it is: two names cut in the middle may look alike.
-func fitting(t *Table, width int) (parts []*Table, short bool) {
-	if whole := t.printed(false); whole.width() <= width {
+func fitting(t *Table, room space) (parts []*Table, short bool) {
+	if whole := t.printed(false); whole.width() <= room.width {
 		return []*Table{whole}, false
 	}
 	t = t.printed(true)
-	for t.width() > width {
+	for t.width() > room.width {
 		most := 0
 		for _, c := range t.Columns {
 			most = max(most, c.Spare)
@@ -193,7 +200,7 @@ func fitting(t *Table, width int) (parts []*Table, short bool) {
 		}
 		t = t.keep(func(_ int, c Column) bool { return c.Spare != most })
 	}
-	if t.width() <= width && !slices.ContainsFunc(t.Columns, func(c Column) bool { return c.Group != "" }) {
+	if (t.width() <= room.width || !room.terminal) && !slices.ContainsFunc(t.Columns, func(c Column) bool { return c.Group != "" }) {
 		return []*Table{t}, true
 	}
 	// A table of groups is always split: short names are unique within a group only.
@@ -210,7 +217,7 @@ func fitting(t *Table, width int) (parts []*Table, short bool) {
 			return t.keep(func(i int, _ Column) bool { return i < names || i >= from && i < to })
 		}
 		to := from + 1
-		for to < len(t.Columns) && t.Columns[to].Group == t.Columns[from].Group && part(to+1).width() <= width {
+		for to < len(t.Columns) && t.Columns[to].Group == t.Columns[from].Group && part(to+1).width() <= room.width {
 			to++
 		}
 		parts = append(parts, part(to))
