@@ -36,7 +36,7 @@ Without an argument it uses the newest run in ` + runsFolder + `/. The scenario 
 a suitable run.`,
 		Example: `  synclab simulate
   synclab compare agreement --subjects kube-proxy/nftables,synclab/nftables --out runs/agreement
-  synclab simulate runs/agreement
+  synclab simulate runs/agreement --page agreement.html
   synclab simulate runs/agreement --model runs/calibrate-20260101-120000 -o json`,
 		Args: argCount(0, 1, "a run"),
 		RunE: func(cmd *cobra.Command, args []string) error {
