@@ -100,9 +100,9 @@ type screen struct {
 
 func (s *screen) Columns() int { return s.columns }
 
-// TestColumns: text fits a terminal's columns. A table that is too wide without spare columns becomes several, each with
+// TestScreen: text fits a terminal's columns. A table that is too wide without spare columns becomes several, each with
 // the columns that name rows. Elsewhere it stays whole.
-func TestColumns(t *testing.T) {
+func TestScreen(t *testing.T) {
 	table := &Table{Note: wide("word ", 60), Columns: []Column{{Name: "subject"}, {Name: "services", Row: true}}}
 	cells := []Cell{Text("one"), Int(100)}
 	for i := range 12 {
