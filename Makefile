@@ -85,7 +85,7 @@ virtual: ## run proxiers for a thousand hours of virtual time, with faults, on t
 
 .PHONY: soak
 soak: deps build ## play random changes and faults with real packets for MINUTES, and check the invariants
-	bin/synclab soak --minutes $(or $(MINUTES),10) $(if $(SEED),--seed $(SEED)) $(if $(SUBJECTS),--subjects $(SUBJECTS)) $(if $(OUT),--out $(OUT))
+	bin/synclab soak --budget $(or $(MINUTES),10)m $(if $(SEED),--seed $(SEED)) $(if $(SUBJECTS),--subjects $(SUBJECTS)) $(if $(OUT),--out $(OUT))
 
 # A subject that does not converge within the scenario's ten minutes is stopped; the tables say so.
 .PHONY: traversal

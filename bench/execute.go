@@ -85,6 +85,7 @@ type ExecuteOptions struct {
 	parsed  []subject.Spec // of Subjects
 	running []subject.Spec // those and the ones that step migrate starts
 	tools   pass.Tools
+	ends    time.Time         // of the budget of Until
 	guests  map[string]string // paths of kernels other than the machine's, by name
 }
 
@@ -100,13 +101,14 @@ type Progress struct {
 	Done, Total  int    // of the stage; Total 0: unknown
 	// Note is a remark for a separate line, such as a failed sync.
 	Note string
-	// Left is the estimated time from the start of this pass to the end of the run; 0: unknown.
+	// Left is the estimated time from the start of this pass to the end of the run; 0: unknown. Without Passes it is what
+	// the budget leaves, and the run may end before.
 	Left time.Duration
 	// Figures are there when the pass has ended.
 	Figures []Figure
 }
 
-// Figure is the median of a pass's durations, in seconds.
+// Figure is the median of a pass's durations, in seconds; of an even number, the upper one.
 type Figure struct {
 	Name   string  `json:"name"`
 	Median float64 `json:"median"`
@@ -337,7 +339,7 @@ func (o *ExecuteOptions) runSlots(ctx context.Context, w *raw.RunWriter, all []s
 		}
 		progress := Progress{Subject: p.subject, Cell: o.cellName(p.cell), Rep: p.rep, Reps: o.Reps, Pass: done + i + 1, Passes: max(total, done+len(all))}
 		if o.Until != nil {
-			progress.Passes = 0 // how many follow depends on the results
+			progress.Passes, progress.Left = 0, max(0, time.Until(o.ends)) // how many follow depends on the results
 		} else {
 			progress.Left = times.left(o, all[i:], stopped)
 		}
@@ -438,13 +440,7 @@ func (e *ending) figures() []Figure {
 	var out []Figure
 	for _, f := range shownFigures {
 		if values := e.values[f.metric]; len(values) > 0 {
-			slices.Sort(values)
-			middle := len(values) / 2
-			median := values[middle]
-			if len(values)%2 == 0 {
-				median = (values[middle-1] + median) / 2
-			}
-			out = append(out, Figure{f.name, median})
+			out = append(out, Figure{f.name, middle(values)})
 		}
 	}
 	return out

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -65,7 +66,8 @@ func distance(a, b int) float64 {
 	return math.Abs(math.Log(float64(max(a, 1)) / float64(max(b, 1))))
 }
 
-func middle(all []time.Duration) time.Duration {
+// middle is the median; of an even number, the upper one.
+func middle[T cmp.Ordered](all []T) T {
 	slices.Sort(all)
 	return all[len(all)/2]
 }

@@ -29,6 +29,7 @@ const LeastReps = 3
 // runUntil repeats the cells in turn, and in each the subjects, until all are precise or the budget is used.
 func (o *ExecuteOptions) runUntil(ctx context.Context, w *raw.RunWriter, cells []scenarios.Cell) error {
 	began := time.Now()
+	o.ends = began.Add(o.Until.Budget)
 	took := make([]time.Duration, len(cells)) // by the last repetition of each cell
 	stopped := map[string]bool{}
 	var pending []int

@@ -16,6 +16,7 @@ func TestAccess(t *testing.T) {
 		"packets":    synthetic.TraversalRun(synthetic.PacketModels, []int{100, 1000}, 2, 40),
 		"disruption": synthetic.StreamRun(synthetic.StreamModels, 500, 2, 60, 4),
 		"faults":     synthetic.FaultRun(synthetic.StreamModels, 1000, 1, 20),
+		"migrate":    moving(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

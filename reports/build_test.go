@@ -91,7 +91,7 @@ func TestKnownStatistics(t *testing.T) {
 		t.Errorf("%d phase bars, want subjects × kinds × sizes = 12", len(s.Phases))
 	}
 	want := map[string]string{sections.ClauseFull: "observed: met up to 1,000, violated at 10,000", sections.ClauseNPL: "observed: met at all measured sizes, up to 10,000",
-		sections.ClausePacket: "observed: met up to 1,000, violated at 10,000", sections.ClauseAll: "observed: met up to 1,000, violated at 10,000"}
+		sections.ClausePacket: "observed: met at all measured sizes, up to 10,000", sections.ClauseAll: "observed: met up to 1,000, violated at 10,000"}
 	for _, c := range s.Capacity {
 		if c.Series == synthetic.Legacy.Name && c.Verdict != want[c.Clause] {
 			t.Errorf("%s: %s, want %s", c.Clause, c.Verdict, want[c.Clause])

@@ -38,8 +38,18 @@ func TestFaultWindow(t *testing.T) {
 
 func TestFaultText(t *testing.T) {
 	for name, want := range map[string]string{"5:fault flush nat": "5 flush nat", "12:fault delete jump nat": "12 delete jump nat", "flush": "flush", "5:killed": "5 killed"} {
-		if got := sections.FaultText(name); got != want {
+		if got := sections.NumberedFault(name); got != want {
 			t.Errorf("%q: %q, want %q", name, got, want)
+		}
+	}
+}
+
+// A fault's name has its step only if another fault has the same name.
+func TestFaultName(t *testing.T) {
+	among := []string{"5:fault flush nat", "7:fault lock-held", "9:fault lock-held", "killed"}
+	for i, want := range []string{"flush nat", "lock-held (step 7)", "lock-held (step 9)", "killed"} {
+		if got := sections.FaultName(among[i], among); got != want {
+			t.Errorf("%q: %q, want %q", among[i], got, want)
 		}
 	}
 }
@@ -70,7 +80,7 @@ func TestFaultOutputs(t *testing.T) {
 		}
 	}
 	for name, text := range map[string]string{"terminal": terminal, "summary.md": markdown} {
-		for _, want := range []string{"4 restore-killed", "52 addresses", "45 s", "k/k#138571", "I3"} {
+		for _, want := range []string{"restore-killed", "addresses", "45 s", "k/k#138571", "I3"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s lacks %q", name, want)
 			}

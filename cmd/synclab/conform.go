@@ -105,6 +105,7 @@ The exit status is 1 if a difference is unexplained.`,
 	terminal.Complete(cmd, "family", string(corev1.IPv4Protocol), string(corev1.IPv6Protocol))
 	terminal.Complete(cmd, "random")
 	terminal.Complete(cmd, "workers")
+	moreFlags(cmd, "proxy-config", "variant", "family", "workers", "then")
 	return cmd
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 
@@ -72,10 +73,7 @@ Figures: ` + strings.Join(scenarios.ThresholdFigures(), ", ") + `.`,
 	flags := cmd.Flags()
 	flags.Var(&maxSlower, "max-slower", "allowed increase of figures without a threshold: a `share`, such as 5%")
 	flags.StringArrayVar(&thresholds, "threshold", nil, "`FIGURE=SHARE`: allowed increase of one figure, such as full_sync=5%, or off (repeatable)")
-	flags.StringVar(&page, "page", "", "write the comparison as a page to this `file`, too")
-	if err := cmd.MarkFlagFilename("page", "html"); err != nil {
-		panic(err)
-	}
+	registerPage(cmd, &page)
 	terminal.Complete(cmd, "max-slower")
 	if err := cmd.RegisterFlagCompletionFunc("threshold", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		var words []string
@@ -86,9 +84,7 @@ Figures: ` + strings.Join(scenarios.ThresholdFigures(), ", ") + `.`,
 	}); err != nil {
 		panic(err)
 	}
-	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return nil, cobra.ShellCompDirectiveFilterDirs
-	}
+	cmd.ValidArgsFunction = completeRuns
 	return cmd
 }
 
@@ -134,6 +130,19 @@ func (f *shareFlag) Set(text string) error {
 	return nil
 }
 
+// registerPage adds the flag of commands that also write a page.
+func registerPage(cmd *cobra.Command, page *string) {
+	cmd.Flags().StringVar(page, "page", "", "write the comparison as a page to this `file`, too")
+	if err := cmd.MarkFlagFilename("page", "html"); err != nil {
+		panic(err)
+	}
+}
+
+func writePage(path string, page func(io.Writer) error) error {
+	var b bytes.Buffer
+	return errors.Join(page(&b), outfile.Write(path, b.Bytes(), 0o644))
+}
+
 // diff prints the comparison and fails when a threshold is exceeded.
 func compareRuns(s streams, before, after string, format terminal.Format, page string, options diff.Options) error {
 	d, err := diff.Compare(before, after, options)
@@ -144,8 +153,7 @@ func compareRuns(s streams, before, after string, format terminal.Format, page s
 		return err
 	}
 	if page != "" {
-		var b bytes.Buffer
-		if err := errors.Join(d.Page(&b), outfile.Write(page, b.Bytes(), 0o644)); err != nil {
+		if err := writePage(page, d.Page); err != nil {
 			return err
 		}
 	}

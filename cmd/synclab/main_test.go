@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -94,7 +95,7 @@ func TestUsageErrors(t *testing.T) {
 		{"unknown flag", []string{"run", "--service", "1"}, []string{"unknown flag: --service", "'synclab run --help'"}},
 		{"wrong value", []string{"run", "--services", "many"}, []string{`"many" for "--services" flag: want a whole number` + "\n"}},
 		{"wrong seed", []string{"run", "--seed", "-1"}, []string{`"-1" for "--seed" flag: want a whole number, 0 or more` + "\n"}},
-		{"wrong minutes", []string{"soak", "--minutes", "many"}, []string{`"many" for "--minutes" flag: want a number` + "\n"}},
+		{"wrong budget", []string{"soak", "--budget", "10"}, []string{`"10" for "--budget" flag: want a time with its unit`}},
 		{"wrong switch", []string{"run", "--force=perhaps"}, []string{`"perhaps" for "--force" flag: want true or false` + "\n"}},
 		{"wrong time", []string{"run", "--max-time", "5"}, []string{`"5" for "--max-time" flag: want a time with its unit`}},
 		{"too large", []string{"run", "--reps", "99999999999999999999"}, []string{"flag: want a whole number that is not as large"}},
@@ -145,6 +146,9 @@ func TestUsageErrors(t *testing.T) {
 	}
 }
 
+// mostFlags bounds the flags of a first help screen, --help and --help-all among them.
+const mostFlags = 18
+
 // Every command has a description and examples with known commands and flags.
 func TestHelp(t *testing.T) {
 	root := newRoot(streams{strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}})
@@ -162,6 +166,9 @@ func TestHelp(t *testing.T) {
 		}
 		if cmd.Short == "" || !strings.Contains(stdout, "Usage:") || !strings.Contains(stdout, "Examples:") {
 			t.Errorf("%s --help lacks a description, a usage line or examples:\n%s", cmd.CommandPath(), stdout)
+		}
+		if n := len(regexp.MustCompile(`(?m)^ +(-\w, )?--\w`).FindAllString(stdout, -1)); n > mostFlags {
+			t.Errorf("%s --help lists %d flags, want at most %d: call moreFlags for those that few need", cmd.CommandPath(), n, mostFlags)
 		}
 		checkExamples(t, root, cmd.Example)
 	}
@@ -263,6 +270,12 @@ func TestVersion(t *testing.T) {
 
 // The shell calls `synclab __complete …`; each line is a word, a tab, and its meaning.
 func TestCompletion(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, name := range []string{"before", "after"} {
+		if err := errors.Join(os.MkdirAll(filepath.Join(runsFolder, name), 0o700), os.WriteFile(filepath.Join(runsFolder, name, "run.json"), []byte("{}"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, c := range []struct {
 		args []string
 		want string
@@ -273,6 +286,10 @@ func TestCompletion(t *testing.T) {
 		{[]string{"run", "--subjects", "synclab/iptables-legacy,"}, "synclab/iptables-legacy,synclab/iptables-nft"},
 		{[]string{"version", "-o", ""}, "yaml"},
 		{[]string{"rules", "--family", ""}, "IPv6"},
+		{[]string{"report", ""}, "runs/before"},
+		{[]string{"diff", "runs/before", "runs/a"}, "runs/after"},
+		{[]string{"diff", "--threshold", ""}, "full_sync="},
+		{[]string{"run", "--kernel", ""}, "host"},
 	} {
 		_, stdout, _ := invoke(t, append([]string{"__complete"}, c.args...)...)
 		offered := strings.FieldsFunc(stdout, func(r rune) bool { return r == '\n' || r == '\t' })

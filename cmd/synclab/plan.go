@@ -72,6 +72,7 @@ func (f *planFlags) register(cmd *cobra.Command) {
 	for _, flag := range []string{"min-sync-period", "length", "watch-delay", "seed"} {
 		terminal.Complete(cmd, flag)
 	}
+	moreFlags(cmd, "cpu", "memory", "first-sync", "min-sync-period", "policy", "length", "watch-delay", "seed", "force", "no-png", "other-machine", "kernel", "budget", "within")
 }
 
 // completeGrowth completes the last part of a list with the quantities that the list lacks.

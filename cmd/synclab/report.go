@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"synclab/bench/outfile"
 	"synclab/bench/raw"
 	"synclab/cmd/synclab/terminal"
 	"synclab/reports"
@@ -29,13 +27,7 @@ import (
 const runsFolder = "runs"
 
 func newReport(s streams) *cobra.Command {
-	var (
-		format  terminal.Format
-		out     string
-		growth  string
-		folder  string
-		options reports.Options
-	)
+	var f reportFlags
 	cmd := &cobra.Command{
 		Use:   "report [RUN...]",
 		Short: "Derive the report of one run, or of several runs, from the records",
@@ -54,74 +46,100 @@ sizes, with 95 % intervals from six results on.`,
 		Example: `  synclab report
   synclab report runs/before runs/after --out runs/comparison
   synclab report sweep/shard-*
-  synclab report runs/sweep --full-sync 500ms --first-packet 10us
+  synclab report runs/sweep --full-sync 500ms --first-packet-p99 50us
   synclab report --index runs/                     # a front page of all runs: runs/index.html
   synclab report runs/before -o json
   synclab report runs/plan-1                       # the page of a plan
   go test -run '^$' -bench Sync -count 3 ./bench | synclab report --bench -`,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if cmd.Flags().Changed("bench") {
-				if len(args) > 0 || out != "" {
-					return badUsage(cmd, "--bench prints growth: it takes no run and no --out")
-				}
-				return benchGrowth(s, growth, format)
-			}
-			if folder != "" {
-				if len(args) > 0 {
-					return badUsage(cmd, "--index takes the folder of runs, and no run")
-				}
-				return indexPage(s, folder, out)
-			}
-			dirs := args
-			if len(dirs) == 0 {
-				newest, err := newestRun(runsFolder)
-				if err != nil {
-					return badInput(err)
-				}
-				dirs = []string{newest}
-			}
-			if _, err := os.Stat(filepath.Join(dirs[0], "run.json")); err != nil && len(dirs) == 1 && page.HasAnswer(dirs[0]) {
-				return planReport(s, dirs[0], out, format, options)
-			}
-			for _, dir := range dirs {
-				if _, err := os.Stat(filepath.Join(dir, "run.json")); err != nil && len(records.ShardsIn(dir)) == 0 {
-					return badUsage(cmd, "%s is not the folder of a run: %w", dir, err)
-				}
-			}
-			if _, err := report(s, dirs, out, format, options); err != nil || len(dirs) > 1 || !page.HasAnswer(dirs[0]) {
-				return err
-			}
-			return rebuildPlan(dirs[0], out, options) // the folder of a calibration may also have a plan
-		},
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
 	}
-	format.Register(cmd)
+	f.register(cmd)
+	cmd.ValidArgsFunction = completeRuns
+	return cmd
+}
+
+// reportFlags are the flags of `synclab report`.
+type reportFlags struct {
+	format    terminal.Format
+	out       string
+	bench     string
+	index     string
+	fullSync  time.Duration
+	npl       time.Duration
+	packetP99 time.Duration
+	noPNG     bool
+}
+
+func (f *reportFlags) register(cmd *cobra.Command) {
+	f.format.Register(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&out, "out", "", "`folder` of the report (default: the first run's)")
-	flags.StringVar(&folder, "index", "", "make a front page of all runs in this `folder`, with their verdicts")
-	flags.StringVar(&growth, "bench", "", "`file` with the output of go test -bench, or - for stdin: print growth exponents")
-	flags.BoolVar(&options.NoPNG, "no-png", false, "draw SVG only")
+	flags.StringVar(&f.out, "out", "", "`folder` of the report (default: the first run's)")
+	flags.StringVar(&f.index, "index", "", "make a front page of all runs in this `folder`, with their verdicts")
+	flags.StringVar(&f.bench, "bench", "", "`file` with the output of go test -bench, or - for stdin: print growth exponents")
+	flags.BoolVar(&f.noPNG, "no-png", false, "draw SVG only")
+	usual := sections.SLOs{}.WithDefaults()
 	for _, slo := range []struct {
-		to       *float64
-		name     string
-		what     string
-		standard string
+		to    *time.Duration
+		name  string
+		usual float64 // seconds
+		what  string
 	}{
-		{&options.SLOs.FullSync, "full-sync", "longest median full `sync`", "1s"},
-		{&options.SLOs.ProgrammingP99, "npl-p99", "longest 99th `percentile` of network programming latency", "5s"},
-		{&options.SLOs.FirstPacket, "first-packet", "largest median `cost` of a first packet at the slowest position", "20us"},
+		{&f.fullSync, "full-sync", usual.FullSync, "longest median full sync"},
+		{&f.npl, "npl-p99", usual.ProgrammingP99, "longest 99th percentile of network programming latency"},
+		{&f.packetP99, "first-packet-p99", usual.FirstPacketP99, "highest 99th percentile of the cost of a flow's first packet to the last Service"},
 	} {
-		flags.Var((*secondsFlag)(slo.to), slo.name, "SLO: "+slo.what+" (default "+slo.standard+")")
+		flags.DurationVar(slo.to, slo.name, time.Duration(slo.usual*1e9+0.5), "SLO: "+slo.what+"; a `time`")
+		terminal.Complete(cmd, slo.name)
 	}
+	cmd.MarkFlagsMutuallyExclusive("bench", "index")
+	cmd.MarkFlagsMutuallyExclusive("bench", "out")
 	if err := errors.Join(cmd.MarkFlagDirname("out"), cmd.MarkFlagDirname("index"), cmd.MarkFlagFilename("bench", "txt")); err != nil {
 		panic(err)
 	}
-	for _, flag := range []string{"full-sync", "npl-p99", "first-packet"} {
-		terminal.Complete(cmd, flag)
+}
+
+// options checks the SLOs.
+func (f *reportFlags) options(cmd *cobra.Command) (reports.Options, error) {
+	for name, value := range map[string]time.Duration{"full-sync": f.fullSync, "npl-p99": f.npl, "first-packet-p99": f.packetP99} {
+		if value <= 0 {
+			return reports.Options{}, badUsage(cmd, "--%s %v: want more than 0", name, value)
+		}
 	}
-	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return nil, cobra.ShellCompDirectiveFilterDirs
+	return reports.Options{NoPNG: f.noPNG, SLOs: sections.SLOs{FullSync: f.fullSync.Seconds(), ProgrammingP99: f.npl.Seconds(), FirstPacketP99: f.packetP99.Seconds()}}, nil
+}
+
+func (f *reportFlags) run(cmd *cobra.Command, s streams, dirs []string) error {
+	options, err := f.options(cmd)
+	switch {
+	case err != nil:
+		return err
+	case f.bench != "" && len(dirs) > 0:
+		return badUsage(cmd, "--bench prints growth: it takes no run")
+	case f.bench != "":
+		return benchGrowth(s, f.bench, f.format)
+	case f.index != "" && len(dirs) > 0:
+		return badUsage(cmd, "--index takes the folder of runs, and no run")
+	case f.index != "":
+		return indexPage(s, f.index, f.out)
+	case len(dirs) == 0:
+		newest, err := newestRun(runsFolder)
+		if err != nil {
+			return badInput(err)
+		}
+		dirs = []string{newest}
 	}
-	return cmd
+	if _, err := os.Stat(filepath.Join(dirs[0], "run.json")); err != nil && len(dirs) == 1 && page.HasAnswer(dirs[0]) {
+		return planReport(s, dirs[0], f.out, f.format, options)
+	}
+	for _, dir := range dirs {
+		if _, err := os.Stat(filepath.Join(dir, "run.json")); err != nil && len(records.ShardsIn(dir)) == 0 {
+			return badUsage(cmd, "%s is not the folder of a run: %w", dir, err)
+		}
+	}
+	if _, err := report(s, dirs, f.out, f.format, options); err != nil || len(dirs) > 1 || !page.HasAnswer(dirs[0]) {
+		return err
+	}
+	return rebuildPlan(dirs[0], f.out, options) // the folder of a calibration may also have a plan
 }
 
 // indexPage writes the front page of a folder of runs, and prints it.
@@ -131,28 +149,11 @@ func indexPage(s streams, folder, out string) error {
 		return badInput(err)
 	}
 	file := filepath.Join(cmp.Or(out, folder), "index.html")
-	var page bytes.Buffer
-	if err := errors.Join(d.Page(&page), outfile.Write(file, page.Bytes(), 0o644), d.Text(s.out)); err != nil {
+	if err := errors.Join(writePage(file, d.Page), d.Text(s.out)); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(s.out, "\npage: %s\n", file)
 	return err
-}
-
-// secondsFlag is a time on the command line, "20us", and seconds in the program.
-type secondsFlag float64
-
-func (f *secondsFlag) String() string { return "" }
-func (f *secondsFlag) Type() string   { return "time" }
-
-// Set implements pflag.Value.
-func (f *secondsFlag) Set(text string) error {
-	d, err := time.ParseDuration(text)
-	if err != nil || d <= 0 {
-		return errors.New("want a time with its unit, such as 500ms, 20us or 5s")
-	}
-	*f = secondsFlag(d.Seconds())
-	return nil
 }
 
 // benchGrowth prints how the benchmarks in a file grow with the number of Services.
@@ -171,6 +172,33 @@ func benchGrowth(s streams, file string, format terminal.Format) error {
 		return badInput(fmt.Errorf("--bench: %w", err))
 	}
 	return format.Write(s.out, all, func(w io.Writer) error { return reports.WriteBenchGrowth(w, all) })
+}
+
+// completeRuns offers the runs in runs/, the newest first. If none fits, it offers folders.
+func completeRuns(_ *cobra.Command, given []string, typed string) ([]string, cobra.ShellCompDirective) {
+	type folder struct {
+		name string
+		at   time.Time
+	}
+	var found []folder
+	for _, file := range []string{"run.json", page.AnswerFile} {
+		files, _ := filepath.Glob(filepath.Join(runsFolder, "*", file))
+		for _, one := range files {
+			dir := filepath.Dir(one)
+			if stat, err := os.Stat(one); err == nil && strings.HasPrefix(dir, typed) && !slices.Contains(given, dir) {
+				found = append(found, folder{dir, stat.ModTime()})
+			}
+		}
+	}
+	if len(found) == 0 {
+		return nil, cobra.ShellCompDirectiveFilterDirs
+	}
+	slices.SortFunc(found, func(a, b folder) int { return b.at.Compare(a.at) })
+	var names []string
+	for _, one := range found {
+		names = append(names, one.name)
+	}
+	return records.Distinct(names), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 }
 
 // newestRun returns the run folder in root whose run.json is newest; for a shard, the folder of its sweep.

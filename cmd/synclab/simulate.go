@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,6 +21,7 @@ func newSimulate(s streams) *cobra.Command {
 		format terminal.Format
 		from   modelFlags
 		o      agreement.Options
+		page   string
 	)
 	cmd := &cobra.Command{
 		Use:   "simulate [RUN]",
@@ -36,7 +36,7 @@ Without an argument it uses the newest run in ` + runsFolder + `/. The scenario 
 a suitable run.`,
 		Example: `  synclab simulate
   synclab compare agreement --subjects kube-proxy/nftables,synclab/nftables --out runs/agreement
-  synclab simulate runs/agreement
+  synclab simulate runs/agreement --page agreement.html
   synclab simulate runs/agreement --model runs/calibrate-20260101-120000 -o json`,
 		Args: argCount(0, 1, "a run"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -56,25 +56,29 @@ a suitable run.`,
 			if _, err := os.Stat(filepath.Join(dir, "run.json")); err != nil {
 				return badUsage(cmd, "%s is not the folder of a run: %w", dir, err)
 			}
-			return agree(s, dir, from, o, format)
+			return agree(s, dir, from, o, func(a *agreement.Agreement) error {
+				if err := format.Write(s.out, a, a.Table); err != nil || page == "" {
+					return err
+				}
+				return writePage(page, a.Page)
+			})
 		},
 	}
 	format.Register(cmd)
 	from.register(cmd)
 	flags := cmd.Flags()
+	registerPage(cmd, &page)
 	flags.IntVar(&o.Seeds, "seeds", 50, "`number` of simulations of each repetition")
 	flags.Uint64Var(&o.Seed, "seed", 1, "the first `seed`")
 	for _, flag := range []string{"seeds", "seed"} {
 		terminal.Complete(cmd, flag)
 	}
-	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return nil, cobra.ShellCompDirectiveFilterDirs
-	}
+	cmd.ValidArgsFunction = completeRuns
 	return cmd
 }
 
-// agree compares the run with the simulation and prints the table.
-func agree(s streams, dir string, from modelFlags, o agreement.Options, format terminal.Format) error {
+// agree compares the run with the simulation and shows the result.
+func agree(s streams, dir string, from modelFlags, o agreement.Options, show func(*agreement.Agreement) error) error {
 	var err error
 	var remarks []string
 	if o.Model, remarks, err = modelOfRun(dir, from); err != nil {
@@ -87,7 +91,7 @@ func agree(s streams, dir string, from modelFlags, o agreement.Options, format t
 	if err != nil {
 		return err
 	}
-	return format.Write(s.out, a, func(w io.Writer) error { return a.Table(w) })
+	return show(a)
 }
 
 // modelOfRun returns the cost model to predict a run: the named one, or the newest one from the run's machine and

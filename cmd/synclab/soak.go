@@ -18,7 +18,7 @@ import (
 // soakFlags are the flags of `synclab soak`.
 type soakFlags struct {
 	seed      uint64
-	minutes   float64
+	budget    time.Duration
 	seeds     int
 	subjects  subjectFlags
 	duration  time.Duration
@@ -43,16 +43,16 @@ may be lost except by faults that lose flows.
 It stops at the first seed that fails, prints the commands that reproduce the
 failure, and searches for the shortest scenario that fails in the same way. Its exit
 status is then 1. Its folder has the scenarios, their records and summary.json.`,
-		Example: `  synclab soak --minutes 10
+		Example: `  synclab soak --budget 10m
   synclab soak --seed 17 --seeds 1 --subjects synclab/nftables
-  synclab soak --minutes 60 --keep-going --subjects synclab/iptables-legacy,kube-proxy/iptables-legacy
-  synclab soak --without fault --minutes 5`,
+  synclab soak --budget 1h --keep-going --subjects synclab/iptables-legacy,kube-proxy/iptables-legacy
+  synclab soak --without fault --budget 5m`,
 		Args: argCount(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, s) },
 	}
 	flags := cmd.Flags()
 	flags.Uint64Var(&f.seed, "seed", 0, "`seed` of the first scenario; each next scenario has the next seed (default: from the clock)")
-	flags.Float64Var(&f.minutes, "minutes", 10, "`minutes` after which no scenario starts")
+	flags.DurationVar(&f.budget, "budget", 10*time.Minute, "`time` after which no scenario starts")
 	flags.IntVar(&f.seeds, "seeds", 0, "maximum `number` of scenarios (default: as many as the time allows)")
 	f.subjects.register(cmd, "all of synclab's whose tools this machine has")
 	flags.DurationVar(&f.duration, "duration", time.Minute, "`time` of a scenario's steps without settle steps")
@@ -65,7 +65,7 @@ status is then 1. Its folder has the scenarios, their records and summary.json.`
 	if err := cmd.MarkFlagDirname("out"); err != nil {
 		panic(err)
 	}
-	for _, flag := range []string{"seed", "minutes", "seeds", "duration", "services", "without", "minimize", "tries"} {
+	for _, flag := range []string{"seed", "budget", "seeds", "duration", "services", "without", "minimize", "tries"} {
 		terminal.Complete(cmd, flag)
 	}
 	for _, flag := range []string{"feed", "max-time"} { // only for runs: a soak sets them
@@ -105,7 +105,7 @@ func (f *soakFlags) run(cmd *cobra.Command, s streams) error {
 		f.out = filepath.Join("runs", "soak-"+now.Format("20060102-150405"))
 	}
 	soaking, err := soak.New(soak.Options{
-		Seed: f.seed, Time: time.Duration(f.minutes * float64(time.Minute)), Seeds: f.seeds, Subjects: o.subjects,
+		Seed: f.seed, Time: f.budget, Seeds: f.seeds, Subjects: o.subjects,
 		Random: random,
 		Run: soak.Execute(bench.ExecuteOptions{
 			ProxyConfig: nil, WorkerArgs: []string{"worker"}, ProxyArgs: []string{"proxy"}, Stderr: s.err,
@@ -129,8 +129,8 @@ func (f *soakFlags) run(cmd *cobra.Command, s streams) error {
 // check refuses flag values that no soak can have.
 func (f *soakFlags) check(cmd *cobra.Command) error {
 	switch {
-	case !(f.minutes > 0): // also refuses NaN
-		return badUsage(cmd, "--minutes %g: want more than 0", f.minutes)
+	case f.budget <= 0:
+		return badUsage(cmd, "--budget %v: want more than 0", f.budget)
 	case f.duration <= 0:
 		return badUsage(cmd, "--duration %v: want more than 0", f.duration)
 	case f.services < 1:

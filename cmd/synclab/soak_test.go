@@ -8,7 +8,7 @@ import (
 func TestSoakUsage(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"--without flsh", `"flsh"`},
-		{"--minutes 0", "synclab: --minutes 0: want more than 0\n"},
+		{"--budget 0s", "synclab: --budget 0s: want more than 0\n"},
 		{"--duration -1s", "synclab: --duration -1s: want more than 0\n"},
 		{"--services 0", "synclab: --services 0: want at least 1\n"},
 		{"--tries 0", "synclab: --tries 0: want at least 1\n"},

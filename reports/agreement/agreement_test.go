@@ -1,6 +1,7 @@
 package agreement
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 
 	"synclab/bench/raw"
 	"synclab/reports/model"
+	"synclab/reports/synthetic"
 	"synclab/scenarios"
 )
 
@@ -139,6 +141,11 @@ func TestSimulatorReplaysARun(t *testing.T) {
 	if len(a.Cells) != 3 || len(a.Remarks) != 0 {
 		t.Fatalf("%d cells, remarks %q", len(a.Cells), a.Remarks)
 	}
+	var page bytes.Buffer
+	if err := a.Page(&page); err != nil {
+		t.Fatal(err)
+	}
+	synthetic.CheckAccess(t, page.Bytes())
 	for i, c := range a.Cells {
 		period := c.Cell.Params["proxy.minSyncPeriod"]
 		if len(c.Simulations) != 1 || c.Reps != 2 {

@@ -9,7 +9,7 @@ import (
 // The sentences of a comparison of the simulator with a run.
 var (
 	// agreementTitle is of an Agreement.
-	agreementTitle = template.Must(template.New("title").Funcs(doc.SentenceFuncs).Parse(`The simulator compared with run {{.Run}}: network programming latency, ` +
+	agreementTitle = template.Must(template.New("title").Funcs(doc.SentenceFuncs).Parse(`Network programming latency of each change: ` +
 		`{{.Seeds}} seeds from {{.Seed}}{{with .Model}}, cost model of {{.}}{{end}}`))
 
 	// agreementNote explains the table. It is of the allowed error in percent.

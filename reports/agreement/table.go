@@ -14,23 +14,32 @@ var costTexts = map[string]string{OwnCost: "simulator, own sync times", ModelCos
 // Table writes measured and predicted values for a terminal.
 func (a *Agreement) Table(w io.Writer) error { return a.document().Text(w) }
 
-// document has the values of each cell, and how many predictions are within the allowed error.
+// Page writes them as a page.
+func (a *Agreement) Page(w io.Writer) error { return a.document().Page(w) }
+
+// document says how many predictions are within the allowed error, and has the values of each cell.
 func (a *Agreement) document() *doc.Document {
-	s := doc.Section{ID: "agreement"}
-	s.Add(doc.Block{Table: a.table()})
+	verdict, values := doc.Section{ID: "verdict", Title: "Verdict"}, doc.Section{ID: "values", Title: "Measured and simulated"}
+	var lines []doc.Line
 	for _, one := range a.summaries() {
-		s.Add(doc.Block{Note: doc.Sentence(agreementResult, one)})
+		line := doc.Line{Level: doc.Care, Text: doc.Sentence(agreementResult, one)}
+		if one.Inside == one.All {
+			line.Level = doc.Good
+		}
+		lines = append(lines, line)
 	}
+	verdict.Add(doc.Block{Verdict: lines})
 	if len(a.Remarks) > 0 {
-		s.Add(doc.Block{Heading: "Remarks", List: a.Remarks})
+		verdict.Add(doc.Block{Warn: true, Heading: "Remarks", List: a.Remarks})
 	}
-	return &doc.Document{Title: doc.Sentence(agreementTitle, a), Sections: []doc.Section{s}}
+	values.Add(doc.Block{Table: a.table()})
+	return &doc.Document{Kind: "synclab simulate", Title: "Does the simulator agree with run " + a.Run + "?", Subtitle: doc.Sentence(agreementTitle, a), Sections: []doc.Section{verdict, values}}
 }
 
 // table has a heading for each subject in each cell, and below it the measured and the predicted values.
 func (a *Agreement) table() *doc.Table {
-	t := &doc.Table{Note: doc.Sentence(agreementNote, 100*a.Within), Columns: []doc.Column{{}, {Name: "p50", Numeric: true}, {Name: "p90", Numeric: true},
-		{Name: "p99", Numeric: true}, {Name: "syncs", Numeric: true}, {Name: "CPU", Numeric: true}, {}}}
+	t := &doc.Table{Note: doc.Sentence(agreementNote, 100*a.Within), Columns: []doc.Column{{Name: "Source"}, {Name: "p50", Numeric: true}, {Name: "p90", Numeric: true},
+		{Name: "p99", Numeric: true}, {Name: "syncs", Numeric: true}, {Name: "CPU", Numeric: true}, {Name: "Verdict"}}}
 	for _, c := range a.Cells {
 		t.Heading(c.title() + ": " + doc.Grouped(int64(c.Changes)) + " changes")
 		m := c.Measured

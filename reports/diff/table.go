@@ -21,14 +21,18 @@ func (d *Diff) Table(w io.Writer) error { return d.document().Text(w) }
 func (d *Diff) Page(w io.Writer) error { return d.document().Page(w) }
 
 func (d *Diff) document() *doc.Document {
-	s := doc.Section{ID: "diff", Title: "Result"}
-	s.Add(doc.Block{Verdict: d.Verdict()}, doc.Block{Facts: d.conditions()}, doc.Block{Warn: true, Heading: "Conditions and caveats", List: d.caveats()}, doc.Block{Table: d.table()})
+	verdict, s := doc.Section{ID: "verdict", Title: "Verdict"}, doc.Section{ID: "diff", Title: "Figures"}
+	verdict.Add(doc.Block{Verdict: d.Verdict()}, doc.Block{Facts: d.conditions()})
+	if caveats := d.caveats(); len(caveats) > 0 {
+		verdict.Add(doc.Block{Warn: true, Heading: "Conditions and caveats", List: caveats})
+	}
+	s.Add(doc.Block{Table: d.table()})
 	var absent [][2]string
 	for _, a := range d.Absent {
 		absent = append(absent, [2]string{Delta{Subject: a.Subject, Cell: a.Cell}.group(), strings.ReplaceAll(string(a.Verdict), "-", " ")})
 	}
 	s.Add(doc.Block{Facts: absent}, doc.Block{Note: doc.Sentence(diffMethod, d), Soft: true})
-	return &doc.Document{Kind: "synclab diff", Title: "Two runs compared", Sections: []doc.Section{s}}
+	return &doc.Document{Kind: "synclab diff", Title: "Two runs compared", Sections: []doc.Section{verdict, s}}
 }
 
 // conditions describe both runs, and what was compared.
@@ -192,8 +196,8 @@ func (r Delta) Sentence() string {
 
 // table has a heading for each subject in each cell, and below it a row for each figure.
 func (d *Diff) table() *doc.Table {
-	t := &doc.Table{Columns: []doc.Column{{Name: "figure"}, {Name: "before", Numeric: true}, {Name: "after", Numeric: true}, {Name: "ratio (95 %)", Numeric: true},
-		{Name: "p", Numeric: true}, {Name: "n", Numeric: true}, {Name: "result"}}}
+	t := &doc.Table{Columns: []doc.Column{{Name: "Figure"}, {Name: "Before", Numeric: true}, {Name: "After", Numeric: true}, {Name: "Ratio (95 %)", Numeric: true},
+		{Name: "p", Numeric: true}, {Name: "n", Numeric: true}, {Name: "Result"}}}
 	group := ""
 	for _, r := range d.Rows {
 		if next := r.group(); next != group {

@@ -33,6 +33,7 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"swatch":   swatch,
 	"markup":   Plot.inline,
 	"spark":    spark,
+	"caveats":  func() string { return Caveats },
 	"trusted":  func(text string) template.HTML { return template.HTML(text) }, //nolint:gosec // Document.Footer and Block.HTML are written by this program
 	"head":     Column.head,
 	"class":    Column.class,

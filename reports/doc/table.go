@@ -68,13 +68,18 @@ type Cell struct {
 	Terminal, Markdown, Narrow string
 	Value                      string
 	Title                      string // details, on the page
-	Color                      color.NRGBA
-	Faint                      bool
-	Loud                       bool      // a result that should not occur
-	Heat                       int       // background on the page: -3 (much better than the baseline) to 3 (much worse)
-	Link                       string    // of Text, on the page
-	Spark                      []float64 // drawn on the page, in order
+	// Badges are caveats about all values of the row, on the page. They link to Caveats.
+	Badges []string
+	Color  color.NRGBA
+	Faint  bool
+	Loud   bool      // a result that should not occur
+	Heat   int       // background on the page: -3 (much better than the baseline) to 3 (much worse)
+	Link   string    // of Text, on the page
+	Spark  []float64 // drawn on the page, in order
 }
+
+// Caveats is the ID of the section that explains badges.
+const Caveats = "summary"
 
 // None is a value that does not exist or was not measured.
 func None() Cell { return Cell{Text: "–", Faint: true} }

@@ -8,74 +8,97 @@ import (
 	"strings"
 )
 
-// Width is the width of a terminal's text in columns. Wider tables use short texts, and then leave out columns.
+// Width is the width of text in columns, where the writer does not know its own. Wider tables use short texts, and then
+// leave out columns.
 const Width = 110
+
+// leastWidth is the narrowest terminal that text is made for, mostWidth the widest.
+const leastWidth, mostWidth = 60, 200
+
+// space is the room for text. On a terminal, a table that is still too wide becomes several. Elsewhere lines may be
+// longer, since other programs may read them.
+type space struct {
+	width    int
+	terminal bool
+}
+
+// spaceOf is the space that w has: a terminal knows its Columns.
+func spaceOf(w io.Writer) space {
+	if terminal, ok := w.(interface{ Columns() int }); ok && terminal.Columns() > 0 {
+		return space{min(max(terminal.Columns(), leastWidth), mostWidth), true}
+	}
+	return space{width: Width}
+}
+
+// wrap breaks a text into lines, of at most Width.
+func (s space) wrap(text string) string { return Wrap(text, min(s.width, Width), "  ") }
 
 // Text writes the document for a terminal.
 func (d *Document) Text(w io.Writer) error {
 	var b strings.Builder
+	room := spaceOf(w)
 	if d.Title != "" {
-		b.WriteString(Wrap(d.Title, Width, "  ") + "\n")
+		b.WriteString(room.wrap(d.Title) + "\n")
 	}
 	for _, s := range d.Sections {
-		s.text(&b)
+		s.text(&b, room)
 	}
 	_, err := io.WriteString(w, plain(b.String()))
 	return err
 }
 
 // text writes a section. Its title is left out if a table's title follows at once.
-func (s Section) text(b *strings.Builder) {
+func (s Section) text(b *strings.Builder, room space) {
 	blocks := s.blocks(Terminal)
 	if len(blocks) == 0 {
 		return
 	}
 	if first := blocks[0]; s.Title != "" && !first.Warn && first.Heading == "" && len(first.Verdict) == 0 && (first.Note != "" || first.title(Terminal) == "") {
-		b.WriteString("\n" + Wrap(s.Title, Width, "  ") + "\n")
+		b.WriteString("\n" + room.wrap(s.Title) + "\n")
 	}
 	tables, tails := make([]string, len(blocks)), make([]string, len(blocks))
 	for i, block := range blocks {
 		if block.Table != nil {
-			tables[i], tails[i] = block.Table.text()
+			tables[i], tails[i] = block.Table.text(room)
 		}
 	}
 	for i, block := range blocks {
 		if slices.Contains(tails[i+1:], tails[i]) {
 			tails[i] = "" // of several tables with the same explanation, the last one has it
 		}
-		block.text(b, tables[i]+tails[i])
+		block.text(b, tables[i]+tails[i], room)
 	}
 }
 
 // text writes a block with the text of its table.
-func (block Block) text(b *strings.Builder, table string) {
-	line := func(text, indent string) { b.WriteString(Wrap(text, Width, indent) + "\n") }
+func (block Block) text(b *strings.Builder, table string, room space) {
+	line := func(text string) { b.WriteString(room.wrap(text) + "\n") }
 	if block.Heading != "" {
 		b.WriteString("\n")
-		line(block.Heading, "  ")
+		line(block.Heading)
 	}
 	if len(block.Verdict) > 0 {
 		b.WriteString("\n")
 	}
 	for _, one := range block.Verdict {
-		line(one.text(), "  ")
+		line(one.text())
 	}
 	if block.Note != "" {
 		b.WriteString("\n")
-		line(block.Note, "  ")
+		line(block.Note)
 	}
 	b.WriteString(table)
 	if len(block.Facts)+len(block.List) > 0 {
 		b.WriteString("\n")
 	}
 	for _, fact := range block.Facts {
-		line(fact[0]+": "+fact[1], "  ")
+		line(fact[0] + ": " + fact[1])
 	}
 	for _, one := range block.List {
 		if block.Warn {
-			line("warning: "+one, "  ")
+			line("warning: " + one)
 		} else {
-			line("- "+one, "  ")
+			line("- " + one)
 		}
 	}
 	if block.Code != "" {
@@ -84,20 +107,20 @@ func (block Block) text(b *strings.Builder, table string) {
 }
 
 // text returns the table with its title, and what explains it: the legends of its columns and its note.
-func (t *Table) text() (table, tail string) {
+func (t *Table) text(room space) (table, tail string) {
 	shown := t.on(Terminal).headed()
 	if shown.empty() {
 		return "", ""
 	}
-	parts, short := fitting(shown)
-	return t.body(parts, short), t.tail(parts)
+	parts, short := fitting(shown, room)
+	return t.body(parts, short, room), t.tail(parts, room)
 }
 
-func (t *Table) body(parts []*Table, short bool) string {
+func (t *Table) body(parts []*Table, short bool, room space) string {
 	var b strings.Builder
 	b.WriteString("\n")
 	if t.Title != "" {
-		b.WriteString(Wrap(t.Title, Width, "  ") + "\n\n")
+		b.WriteString(room.wrap(t.Title) + "\n\n")
 	}
 	for i, part := range parts {
 		if i > 0 {
@@ -106,12 +129,12 @@ func (t *Table) body(parts []*Table, short bool) string {
 		if group := part.Columns[len(part.Columns)-1].Group; group != "" && short {
 			b.WriteString(group + "\n")
 		}
-		part.write(&b)
+		part.write(&b, room.width)
 	}
 	return b.String()
 }
 
-func (t *Table) tail(parts []*Table) string {
+func (t *Table) tail(parts []*Table, room space) string {
 	var b strings.Builder
 	var legends []string
 	for _, part := range parts {
@@ -125,13 +148,13 @@ func (t *Table) tail(parts []*Table) string {
 		legends = append(legends, spreadLegend)
 	}
 	if len(legends) > 0 {
-		b.WriteString("\n" + Wrap(strings.Join(legends, "; "), Width, "  ") + "\n")
+		b.WriteString("\n" + room.wrap(strings.Join(legends, "; ")) + "\n")
 	}
 	if t.Note != "" {
 		if len(legends) == 0 {
 			b.WriteString("\n")
 		}
-		b.WriteString(Wrap(t.Note, Width, "  ") + "\n")
+		b.WriteString(room.wrap(t.Note) + "\n")
 	}
 	return b.String()
 }
@@ -162,12 +185,12 @@ func (t *Table) headed() *Table {
 
 // fitting makes a table narrow enough: short texts and names, fewer columns, or several tables. A first column alone may
 // be as wide as it is: two names cut in the middle may look alike.
-func fitting(t *Table) (parts []*Table, short bool) {
-	if whole := t.printed(false); whole.width() <= Width {
+func fitting(t *Table, room space) (parts []*Table, short bool) {
+	if whole := t.printed(false); whole.width() <= room.width {
 		return []*Table{whole}, false
 	}
 	t = t.printed(true)
-	for t.width() > Width {
+	for t.width() > room.width {
 		most := 0
 		for _, c := range t.Columns {
 			most = max(most, c.Spare)
@@ -177,17 +200,24 @@ func fitting(t *Table) (parts []*Table, short bool) {
 		}
 		t = t.keep(func(_ int, c Column) bool { return c.Spare != most })
 	}
-	if !slices.ContainsFunc(t.Columns, func(c Column) bool { return c.Group != "" }) {
+	if (t.width() <= room.width || !room.terminal) && !slices.ContainsFunc(t.Columns, func(c Column) bool { return c.Group != "" }) {
 		return []*Table{t}, true
 	}
 	// A table of groups is always split: short names are unique within a group only.
 	from := 1
+	for from < len(t.Columns) && t.Columns[from].Row {
+		from++
+	}
+	if from == len(t.Columns) {
+		return []*Table{t}, true
+	}
+	names := from // these columns are in every part
 	for from < len(t.Columns) {
 		part := func(to int) *Table {
-			return t.keep(func(i int, _ Column) bool { return i == 0 || i >= from && i < to })
+			return t.keep(func(i int, _ Column) bool { return i < names || i >= from && i < to })
 		}
 		to := from + 1
-		for to < len(t.Columns) && t.Columns[to].Group == t.Columns[from].Group && part(to+1).width() <= Width {
+		for to < len(t.Columns) && t.Columns[to].Group == t.Columns[from].Group && part(to+1).width() <= room.width {
 			to++
 		}
 		parts = append(parts, part(to))
@@ -249,7 +279,7 @@ func (t *Table) width() int {
 }
 
 // write aligns the first column left and the others right.
-func (t *Table) write(b *strings.Builder) {
+func (t *Table) write(b *strings.Builder, width int) {
 	widths := t.widths()
 	line := func(cell func(int) string) {
 		text := fmt.Sprintf("%-*s", widths[0], cell(0))
@@ -261,7 +291,7 @@ func (t *Table) write(b *strings.Builder) {
 	line(func(i int) string { return t.Columns[i].Name })
 	for _, row := range t.Rows {
 		if t.heading(row) {
-			b.WriteString(Shorten(row[0].Text, Width) + "\n")
+			b.WriteString(Shorten(row[0].Text, width) + "\n")
 			continue
 		}
 		line(func(i int) string { return row[i].Text })

@@ -1,10 +1,13 @@
 package doc
 
 import (
+	"bytes"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 func terminal(t *testing.T, blocks ...Block) string {
@@ -85,6 +88,45 @@ func TestNarrow(t *testing.T) {
 		out := terminal(t, Block{Table: table})
 		if got := strings.Contains(out, "narrow"); got != narrow {
 			t.Errorf("a name of %d: narrow texts: %v\n%s", name, got, out)
+		}
+	}
+}
+
+// screen is a terminal of some columns.
+type screen struct {
+	bytes.Buffer
+	columns int
+}
+
+func (s *screen) Columns() int { return s.columns }
+
+// TestScreen: text fits a terminal's columns. A table that is too wide without spare columns becomes several, each with
+// the columns that name rows. Elsewhere it stays whole.
+func TestScreen(t *testing.T) {
+	table := &Table{Note: wide("word ", 60), Columns: []Column{{Name: "subject"}, {Name: "services", Row: true}}}
+	cells := []Cell{Text("one"), Int(100)}
+	for i := range 12 {
+		table.Columns = append(table.Columns, Column{Name: fmt.Sprintf("figure%d", i)})
+		cells = append(cells, Text(wide("v", 8)))
+	}
+	table.Add(cells...)
+	for columns, parts := range map[int]int{0: 1, 80: 2, 60: 3, 200: 1} {
+		s := &screen{columns: columns}
+		if err := document(Block{Table: table}).Text(s); err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range strings.Split(s.String(), "\n") {
+			if n := utf8.RuneCountInString(line); columns > 0 && n > columns {
+				t.Errorf("%d columns: a line of %d: %q", columns, n, line)
+			}
+		}
+		if got := strings.Count(s.String(), "subject  services"); got != parts {
+			t.Errorf("%d columns: %d tables, want %d\n%s", columns, got, parts, s)
+		}
+		for i := range 12 {
+			if !strings.Contains(s.String(), fmt.Sprintf("figure%d", i)) {
+				t.Errorf("%d columns: figure%d is missing", columns, i)
+			}
 		}
 	}
 }

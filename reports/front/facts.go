@@ -152,7 +152,7 @@ func faults(s *sections.Summary) []verdict.Faults {
 			}
 			total.Times += result.Times
 			if result.Never > 0 {
-				total.Never = append(total.Never, sections.FaultName(name))
+				total.Never = append(total.Never, sections.FaultName(name, names))
 			}
 			if result.Recovered != nil {
 				total.Recovered += result.Recovered.N
@@ -230,9 +230,6 @@ func slos(s *sections.Summary) []verdict.SLO {
 		}
 		one := verdict.SLO{Series: c.Series + records.SettingsTail(records.ShortSettings(c.Settings)), Name: c.Clause, Limit: doc.TrimTick(doc.Format(c.Limit, "s")),
 			Up: c.MetUpTo, Down: c.ViolatedAt, Unclear: len(c.Unclear) > 0, Sweep: sweep}
-		if c.Clause == sections.ClausePacket {
-			one.Name = "rules' part of a first packet"
-		}
 		if c.ValueAtViolated != nil {
 			one.Value = doc.Format(*c.ValueAtViolated, "s")
 			if c.Stopped {

@@ -24,13 +24,17 @@ var tiles = []struct {
 }{
 	{"", []string{comparison.FigureCold}, "start of the process → every Service visible", nil},
 	{"", []string{comparison.FigureNPL99, comparison.FigureReaction}, "change due → visible in the kernel", func(p sections.SLOs) float64 { return p.ProgrammingP99 }},
-	{"", []string{comparison.FigureFirstPacket}, "of a connection, to the last Service; its SLO counts what rules add", nil},
+	{"", []string{comparison.FigureFirstPacket}, "of a connection, to the last Service", nil},
 	{"Peak memory", []string{comparison.FigureTotalRSS}, "of the proxier and its tools, resident", nil},
 }
 
 // tileSection has the main figures of the largest cell.
 func tileSection(s *sections.Summary) doc.Section {
 	out := doc.Section{ID: "figures", Title: "Main figures", Short: "Figures"}
+	if all := s.MoveTiles(); len(all) > 0 { // a run for moves is no comparison: each subject runs for a part of it
+		out.Add(doc.Block{On: doc.Page, Soft: true, Note: s.MediansText()}, doc.Block{On: doc.Page, Tiles: all})
+		return out
+	}
 	cell, c := mainCell(s)
 	if c == nil {
 		return out
@@ -100,7 +104,7 @@ func tileOf(s *sections.Summary, c *comparison.CellComparison, name, note string
 			break
 		}
 		f := side.Figure(name)
-		row := doc.TileRow{Name: s.SeriesCell(side.Series), Value: sections.FigureCell(side, text), Share: f.Value / most}
+		row := doc.TileRow{Name: s.MarkedCell(side.Series), Value: sections.FigureCell(side, text), Share: f.Value / most}
 		if r := c.Ratio(side.Series, c.Nearest(side), name); r != nil && r.Words != "unknown" {
 			row.Ratio = strings.TrimSuffix(r.Short(), "?") // the note above says whether there are intervals
 			if row.Ratio == "~" {
@@ -119,10 +123,10 @@ func tileOf(s *sections.Summary, c *comparison.CellComparison, name, note string
 func heatSection(s *sections.Summary) doc.Section {
 	out := doc.Section{ID: "heat", Title: "Every figure against the baseline", Short: "Heatmap", Dense: true}
 	c := s.LargestComparison()
-	if c == nil {
+	if c == nil || len(s.Moves) > 0 {
 		return out
 	}
-	t := &doc.Table{Columns: []doc.Column{{Name: "Subject"}, {Name: "Baseline", Row: true}}}
+	t := &doc.Table{Columns: []doc.Column{{Name: "Subject"}}}
 	for _, text := range comparison.FigureTexts {
 		t.Columns = append(t.Columns, doc.Column{Name: text.Text, Numeric: true, Title: text.Title})
 	}
@@ -131,7 +135,9 @@ func heatSection(s *sections.Summary) doc.Section {
 		if baseline == "" {
 			continue
 		}
-		row := []doc.Cell{s.SeriesCell(side.Series), doc.Text(baseline)}
+		subject := s.MarkedCell(side.Series)
+		subject.Sub = "to " + baseline
+		row := []doc.Cell{subject}
 		for _, text := range comparison.FigureTexts {
 			if text.Name == comparison.FigureFirstPacket && c.Cell.InGuest() {
 				row = append(row, doc.NoneFor("a guest's clock is too coarse"))

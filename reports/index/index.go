@@ -102,7 +102,7 @@ func Document(folder string) (*doc.Document, error) {
 	if len(all) == 0 {
 		return nil, fmt.Errorf("%s: no run with a report: 'synclab report RUN' makes one", folder)
 	}
-	t := &doc.Table{Columns: []doc.Column{{Name: "Run"}, {Name: "Started"}, {Name: "What"}, {Name: "Verdict"}, {Name: "Main figure", Numeric: true}, {Name: "From run to run", On: doc.Page}}}
+	t := &doc.Table{Columns: []doc.Column{{Name: "Run"}, {Name: "Started", On: doc.Page}, {Name: "What", On: doc.Page}, {Name: "Verdict"}, {Name: "Main figure", Numeric: true}, {Name: "From run to run", On: doc.Page}}}
 	history, total := map[string][]float64{}, map[string]int{}
 	for _, r := range all {
 		if key, _, _, ok := r.figure(); ok {
@@ -115,6 +115,7 @@ func Document(folder string) (*doc.Document, error) {
 		verdict := doc.Cell{Text: "–"}
 		if len(r.Verdict) > 0 {
 			verdict = doc.Cell{Text: strings.TrimSpace(r.Verdict[0].Level.Mark() + " " + r.Verdict[0].Text), Loud: r.Verdict[0].Level == doc.Bad}
+			verdict.Terminal = doc.Shorten(verdict.Text, 60)
 		}
 		value, spark := doc.None(), doc.Cell{}
 		if key, text, median, ok := r.figure(); ok {

@@ -125,7 +125,7 @@ func FirstStream(samples *records.Samples) (flows, syncs []records.Record, marks
 		case raw.FullSync, raw.PartialSync:
 			syncs = append(syncs, r)
 		case raw.FaultDuration:
-			names[owners[r.Step]] = sections.FaultText(r.Fault)
+			names[owners[r.Step]] = sections.NumberedFault(r.Fault)
 		}
 	}
 	for _, step := range sections.SortedSteps(begins) {

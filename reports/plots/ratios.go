@@ -118,5 +118,8 @@ func (m ratioMark) Plot(c draw.Canvas, p *plot.Plot) {
 	c.DrawGlyph(style, at)
 	words := figure.Sans(figure.SmallSize-1, false)
 	words.XAlign, words.YAlign = draw.XLeft, draw.YCenter
+	if left := end + 5; left < x(1) && left+words.Width(m.text) > x(1) { // not across the line
+		end = x(1)
+	}
 	c.FillText(words, vg.Point{X: end + 5, Y: y(m.row) + 1}, m.text)
 }

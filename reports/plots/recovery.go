@@ -40,16 +40,19 @@ func recoveryFigure(s *sections.Summary) *figure.Figure {
 	var ticks []plot.Tick
 	for i, name := range names {
 		row := -float64(i)
-		ticks = append(ticks, plot.Tick{Value: row, Label: sections.FaultName(name)})
+		ticks = append(ticks, plot.Tick{Value: row, Label: sections.FaultName(name, names)})
 		for j, one := range series {
 			r := s.FaultOf(cells[0], name, one)
 			if r == nil {
 				continue
 			}
 			at, _ := s.SeriesNamed(one)
-			y := row + 0.3 - 0.6*float64(j)/float64(max(len(series)-1, 1))
+			y := row
+			if len(series) > 1 {
+				y += 0.3 - 0.6*float64(j)/float64(len(series)-1)
+			}
 			m := recoveryMark{row: y, look: s.Look(at), never: r.Never > 0}
-			text := one + ", " + sections.FaultName(name) + ": not recovered"
+			text := one + ", " + sections.FaultName(name, names) + ": not recovered"
 			switch {
 			case r.Never > 0:
 				m.value = p.X.Max
@@ -57,7 +60,7 @@ func recoveryFigure(s *sections.Summary) *figure.Figure {
 				continue
 			default:
 				m.value = r.Recovered.Max
-				text = one + ", " + sections.FaultName(name) + ": " + doc.Format(m.value, "s")
+				text = one + ", " + sections.FaultName(name, names) + ": " + doc.Format(m.value, "s")
 			}
 			p.Add(m)
 			f.Place(p, m.value, y, text, s.Color(at))

@@ -91,7 +91,7 @@ func (s *Summary) SidesTable(c *comparison.CellComparison) *doc.Table {
 	}
 	for _, side := range c.Sides {
 		baseline := c.Nearest(side)
-		subject := s.SeriesCell(side.Series)
+		subject := s.MarkedCell(side.Series)
 		subject.Markdown, subject.Sub = side.Series, "baseline"
 		if baseline != "" {
 			subject.Sub = "baseline: " + baseline

@@ -268,29 +268,10 @@ func traversals(c *records.Collection) []Traversal {
 			note(-1, s.At(cell, -1))
 			t.Empty = medianOf(s.At(cell, 0))
 			t.Fit, _ = estimate.FitLine(points)
-			t.bound(s.At(cell, t.WorstAt), s.At(cell, 0))
 			if t.Worst > 0 {
 				out = append(out, t)
 			}
 		}
 	}
 	return out
-}
-
-// bound sets the interval of Net: cost at the worst position minus cost in the empty ruleset.
-func (t *Traversal) bound(worst, empty estimate.Sample) {
-	net := estimate.Sample{}
-	for _, v := range worst.ByRepetition(50) {
-		own, ok := empty[v.Repetition]
-		switch {
-		case t.Empty == nil:
-			net[v.Repetition] = []float64{v.Value}
-		case ok:
-			net[v.Repetition] = []float64{v.Value - estimate.Median(own)}
-		}
-	}
-	if e := estimate.Of("", "s", net, 50); e != nil && e.Low != nil {
-		low, high := min(*e.Low, t.Net()), max(*e.High, t.Net())
-		t.NetLow, t.NetHigh = &low, &high
-	}
 }

@@ -243,7 +243,7 @@ func StepText(name string) string {
 // text is the step's display name: "4 churn", or the fault's display name.
 func (d DisruptedStep) text() string {
 	if d.Fault != "" {
-		return FaultText(d.Fault)
+		return NumberedFault(d.Fault)
 	}
 	return StepText(d.Step)
 }

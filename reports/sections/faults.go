@@ -145,14 +145,19 @@ func (f *FaultResult) count(outcome string) {
 	}
 }
 
-// FaultText is a fault's display name: "5 flush nat".
+// FaultText is a fault's display name without its step: "flush nat".
 func FaultText(name string) string {
-	index, what := comparison.StepOf(name)
-	what = strings.TrimSpace(strings.TrimPrefix(what, "fault"))
-	if index == 0 || what == "" {
-		return cmp.Or(what, name)
+	_, what := comparison.StepOf(name)
+	return cmp.Or(strings.TrimSpace(strings.TrimPrefix(what, "fault")), name)
+}
+
+// NumberedFault is a fault's display name in a list of steps: "5 flush nat".
+func NumberedFault(name string) string {
+	index, _ := comparison.StepOf(name)
+	if index == 0 {
+		return FaultText(name)
 	}
-	return strconv.Itoa(index) + " " + what
+	return strconv.Itoa(index) + " " + FaultText(name)
 }
 
 // InvariantResult counts the checks of one invariant, with one subject over all cells.
@@ -182,13 +187,15 @@ var invariantTexts = map[string]string{
 	"I13": "a restart causes no gap and no needless change",
 }
 
-// FaultName names a fault with its step: "flush nat (step 14)".
-func FaultName(name string) string {
-	index, what, ok := strings.Cut(FaultText(name), " ")
-	if _, err := strconv.Atoi(index); err != nil || !ok {
-		return FaultText(name)
+// FaultName is a fault's display name among others. It has the step if another has the same name: "flush nat (step 14)".
+func FaultName(name string, among []string) string {
+	text := FaultText(name)
+	index, _ := comparison.StepOf(name)
+	same := func(other string) bool { return other != name && FaultText(other) == text }
+	if index > 0 && slices.ContainsFunc(among, same) {
+		text += " (step " + strconv.Itoa(index) + ")"
 	}
-	return what + " (step " + index + ")"
+	return text
 }
 
 // InvariantText names an invariant with the beginning of its text: "I3 (no wrong delivery)".

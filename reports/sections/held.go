@@ -16,8 +16,9 @@ type SLOs struct {
 	FullSync float64 `json:"full_sync"`
 	// ProgrammingP99 bounds the 99th percentile of network programming latency. Default 5 s.
 	ProgrammingP99 float64 `json:"network_programming_latency_p99"`
-	// FirstPacket bounds the median cost at the slowest position, minus the cost in an empty ruleset. Default 20 µs.
-	FirstPacket float64 `json:"first_packet"`
+	// FirstPacketP99 bounds the 99th percentile of the cost of a first packet to the last Service. Default 100 µs, as in
+	// capacity.SLOs.
+	FirstPacketP99 float64 `json:"first_packet_p99"`
 }
 
 func (p SLOs) WithDefaults() SLOs {
@@ -27,8 +28,8 @@ func (p SLOs) WithDefaults() SLOs {
 	if p.ProgrammingP99 == 0 {
 		p.ProgrammingP99 = 5
 	}
-	if p.FirstPacket == 0 {
-		p.FirstPacket = 20e-6
+	if p.FirstPacketP99 == 0 {
+		p.FirstPacketP99 = 100e-6
 	}
 	return p
 }
@@ -39,7 +40,7 @@ type Capacity struct {
 	Series   string  `json:"series"`
 	Scenario string  `json:"scenario"`
 	Settings string  `json:"settings,omitempty"`
-	Clause   string  `json:"clause"` // "full sync", "network programming latency p99", "first packet", or "all"
+	Clause   string  `json:"clause"` // "full sync", "network programming latency p99", "first packet p99", or "all"
 	Limit    float64 `json:"limit,omitempty"`
 	// MetUpTo is the largest size up to which every measured size meets the SLO; 0: none.
 	MetUpTo int `json:"met_up_to"`
@@ -61,7 +62,7 @@ type Capacity struct {
 const (
 	ClauseFull   = "full sync"
 	ClauseNPL    = "network programming latency p99"
-	ClausePacket = "first packet"
+	ClausePacket = "first packet p99"
 	ClauseAll    = "all"
 )
 
@@ -78,15 +79,7 @@ func capacities(c *records.Collection, s *Summary, slos SLOs) []Capacity {
 	var out []Capacity
 	for _, line := range c.SweepLines() {
 		for _, one := range c.Series {
-			limits := map[string]float64{ClauseFull: slos.FullSync, ClauseNPL: slos.ProgrammingP99, ClausePacket: slos.FirstPacket}
-			var judged []Capacity
-			for _, clause := range []string{ClauseFull, ClauseNPL, ClausePacket} {
-				if sizes := s.clauseValues(line, one.Name, clause); len(sizes) > 0 {
-					judged = append(judged, Judge(sizes, limits[clause]))
-					last := &judged[len(judged)-1]
-					last.Series, last.Scenario, last.Settings, last.Clause = one.Name, line.Scenario, line.Settings, clause
-				}
-			}
+			judged := s.judged(line, one.Name, slos)
 			if len(judged) > 1 {
 				judged = append(judged, strictest(judged))
 			}
@@ -98,16 +91,23 @@ func capacities(c *records.Collection, s *Summary, slos SLOs) []Capacity {
 
 // SingleSizes judges each series at its largest size, for runs without a sweep.
 func (s *Summary) SingleSizes() []Capacity {
-	limits := map[string]float64{ClauseFull: s.SLOs.FullSync, ClauseNPL: s.SLOs.ProgrammingP99, ClausePacket: s.SLOs.FirstPacket}
 	var out []Capacity
 	for _, k := range largestFigures(s.KeyFigures) {
 		line := records.SweepLine{Scenario: k.Cell.Scenario, Settings: k.Cell.Settings(), Cells: []records.Cell{k.Cell}}
-		for _, clause := range []string{ClauseFull, ClauseNPL, ClausePacket} {
-			if sizes := s.clauseValues(line, k.Series, clause); len(sizes) > 0 {
-				one := Judge(sizes, limits[clause])
-				one.Series, one.Scenario, one.Settings, one.Clause = k.Series, line.Scenario, line.Settings, clause
-				out = append(out, one)
-			}
+		out = append(out, s.judged(line, k.Series, s.SLOs)...)
+	}
+	return out
+}
+
+// judged judges a series by each SLO that has values in the line.
+func (s *Summary) judged(line records.SweepLine, series string, slos SLOs) []Capacity {
+	limits := map[string]float64{ClauseFull: slos.FullSync, ClauseNPL: slos.ProgrammingP99, ClausePacket: slos.FirstPacketP99}
+	var out []Capacity
+	for _, clause := range []string{ClauseFull, ClauseNPL, ClausePacket} {
+		if sizes := s.clauseValues(line, series, clause); len(sizes) > 0 {
+			one := Judge(sizes, limits[clause])
+			one.Series, one.Scenario, one.Settings, one.Clause = series, line.Scenario, line.Settings, clause
+			out = append(out, one)
 		}
 	}
 	return out
@@ -145,6 +145,9 @@ func (s *Summary) clauseValues(line records.SweepLine, series, clause string) []
 		if clause == ClauseNPL && k.Programming != nil {
 			note(k.Cell, k.Programming.P99, k.Programming.P99Low, k.Programming.P99High)
 		}
+		if d := k.FirstPacketLast; clause == ClausePacket && d != nil {
+			note(k.Cell, d.P99, d.P99Low, d.P99High)
+		}
 		switch {
 		case clause == ClauseFull && k.FullSync == nil:
 			stop(k, comparison.FigureFull, comparison.FigureCold) // the full sync is the larger part of an unfinished cold start
@@ -152,11 +155,6 @@ func (s *Summary) clauseValues(line records.SweepLine, series, clause string) []
 			stop(k, comparison.FigureFull, comparison.FigureCold, comparison.FigureNPL99)
 		case clause == ClauseNPL:
 			stop(k, comparison.FigureNPL99)
-		}
-	}
-	for _, t := range s.Traversal {
-		if clause == ClausePacket && t.Series == series && inLine(t.Cell) {
-			note(t.Cell, t.Net(), t.NetLow, t.NetHigh)
 		}
 	}
 	var out []MeasuredSize
@@ -251,7 +249,7 @@ func (s *Summary) sloSection() doc.Section {
 
 var sloNote = template.Must(template.New("slos").Funcs(doc.SentenceFuncs).Parse(
 	`The numbers of Services at which each subject meets these SLOs: full sync ≤ {{limit .FullSync}} (median), network programming latency p99 ≤ {{limit .ProgrammingP99}}, ` +
-		`first packet ≤ {{limit .FirstPacket}} (median at the slowest position, minus the cost in an empty ruleset). Only measured sizes count. ` +
+		`first packet to the last Service p99 ≤ {{limit .FirstPacketP99}}. Only measured sizes count. ` +
 		`“Met up to” is the largest size up to which every measured size meets an SLO. “Violated at” is the first measured size that violates the SLO. ` +
 		`At sizes between the two, the SLO is unclear or was not measured.`))
 

@@ -44,7 +44,7 @@ func (s *Summary) keyTable() *doc.Table {
 		return func(k KeyFigures) doc.Cell { return distributionCell(d(k), medianValue, false) }
 	}
 	t := doc.TableOf(s.KeyFigures,
-		field(doc.Column{Name: "Subject"}, func(k KeyFigures) doc.Cell { return s.SeriesCell(k.Series) }),
+		field(doc.Column{Name: "Subject"}, func(k KeyFigures) doc.Cell { return s.MarkedCell(k.Series) }),
 		field(doc.Column{Name: "Services", Numeric: true, Row: true}, func(k KeyFigures) doc.Cell { return doc.Int(k.Cell.Services) }),
 		field(endpointsColumn(), func(k KeyFigures) doc.Cell { return endpointsCell(k.Cell) }),
 		field(doc.Column{Name: "Settings", Above: true, Row: true}, func(k KeyFigures) doc.Cell { return settingsCell(k.Cell) }),

@@ -69,6 +69,48 @@ func (m *Move) Verdict() (verdict string, reasons []string) {
 	return verdict, append(against, care...)
 }
 
+// MoveTiles are the main figures of the moves, one row each.
+func (s *Summary) MoveTiles() []doc.Tile {
+	settled := doc.Tile{Title: "Time to take over", Note: "SIGTERM → the next proxier has converged"}
+	lost := doc.Tile{Title: "New flows lost", Note: "during the move: failed, or at a wrong endpoint"}
+	span := doc.Tile{Title: "Time with losses", Note: "from the first to the last of these flows, the longest of a protocol"}
+	left := doc.Tile{Title: "Left behind", Note: "rules, chains and other things of the earlier proxier"}
+	for i := range s.Moves {
+		m := &s.Moves[i]
+		name := s.subjectCell(m.To)
+		name.Text = "to " + cmp.Or(m.To, "?")
+		add := func(t *doc.Tile, value doc.Cell, size float64) {
+			t.Rows = append(t.Rows, doc.TileRow{Name: name, Value: value, Share: size})
+		}
+		if m.Settled != nil {
+			add(&settled, doc.Value(m.Settled.Median, "s"), m.Settled.Median)
+		}
+		flows, things := newFlows(m.During), 0
+		for _, n := range m.LeftThings() {
+			things += n
+		}
+		count := doc.Int(flows.Failed + flows.Misrouted)
+		count.Sub = "of " + doc.Grouped(int64(flows.Flows))
+		add(&lost, count, float64(flows.Failed+flows.Misrouted))
+		add(&span, doc.Value(flows.For, "s"), flows.For)
+		add(&left, doc.Int(things), float64(things))
+	}
+	var out []doc.Tile
+	for _, t := range []doc.Tile{settled, lost, span, left} {
+		most := 0.0
+		for _, row := range t.Rows {
+			most = max(most, row.Share)
+		}
+		for i := range t.Rows {
+			t.Rows[i].Share /= max(most, 1e-9)
+		}
+		if len(t.Rows) > 0 {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
 // differences names the behaviours that concern some Services, with their source.
 func (m *Move) differences() (texts []string) {
 	from, fromErr := subject.Parse(parsable(m.From))

@@ -16,13 +16,13 @@ import (
 // content has no blocks. A new part is one function in one file, and one line here.
 var sections = []func(*Summary) doc.Section{
 	(*Summary).resultSection,
+	(*Summary).moveSection,
 	(*Summary).comparedSection,
 	(*Summary).KeySection,
 	(*Summary).targetsSection,
 	(*Summary).packetSection,
 	(*Summary).FaultSection,
 	(*Summary).answersSection,
-	(*Summary).moveSection,
 	(*Summary).DisruptionSection,
 	(*Summary).seenSection,
 	(*Summary).InvariantSection,
@@ -49,7 +49,7 @@ func (s *Summary) Sections() []doc.Section {
 
 // resultSection has the result in sentences, the warnings, and the differences between several runs.
 func (s *Summary) resultSection() doc.Section {
-	out := doc.Section{ID: "summary", Title: "In more words", Short: "Words"}
+	out := doc.Section{ID: doc.Caveats, Title: "In more words", Short: "Words"}
 	out.Add(doc.Block{On: doc.Page, Folded: true, Heading: "The result in sentences", List: s.Sentences}, doc.Block{On: doc.Markdown, List: s.Sentences})
 	if len(s.Warnings) > 0 {
 		incomplete := slices.ContainsFunc(s.Runs, func(run records.RunHead) bool { return run.Status != raw.StatusComplete })
@@ -103,6 +103,17 @@ func (s *Summary) originSection() doc.Section {
 func (s *Summary) SeriesCell(name string) doc.Cell {
 	i, _ := s.SeriesNamed(name)
 	return doc.Cell{Text: name, Color: s.Color(i)}
+}
+
+// MarkedCell is the name of a series at its main figures, with badges for the warnings that concern them.
+func (s *Summary) MarkedCell(name string) doc.Cell {
+	cell := s.SeriesCell(name)
+	for _, w := range s.warnings {
+		if w.badge != "" && (w.series == "" || w.series == name) && !slices.Contains(cell.Badges, w.badge) {
+			cell.Badges = append(cell.Badges, w.badge)
+		}
+	}
+	return cell
 }
 
 // subjectCell has the colour of the subject's first series, if it was measured.

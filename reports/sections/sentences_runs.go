@@ -41,7 +41,7 @@ var (
 		`{{if .Bends}}{{with .First}}{{doubled .Exponent}} times as long from {{count .From}} to {{count .To}}{{end}} and ` +
 		`{{with .Last}}{{doubled .Exponent}} times from {{count .From}} to {{count .To}}{{end}}{{else}}{{doubled .Slope}} times as long{{end}}{{end}}.`)
 	slosMet = runTemplate(`SLOs (full sync ≤ {{limit .SLOs.FullSync}}, network programming latency p99 ≤ {{limit .SLOs.ProgrammingP99}}, ` +
-		`first packet ≤ {{limit .SLOs.FirstPacket}}): {{range $i, $c := .Told}}{{if $i}}; {{end}}{{.Series}}: {{.Verdict}}{{end}}.`)
+		`first packet p99 ≤ {{limit .SLOs.FirstPacketP99}}): {{range $i, $c := .Told}}{{if $i}}; {{end}}{{.Series}}: {{.Verdict}}{{end}}.`)
 )
 
 // runFuncs write the values that only sentences about runs and comparisons have.

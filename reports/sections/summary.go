@@ -50,6 +50,7 @@ type Summary struct {
 
 	Collected *records.Collection `json:"-"`
 	looks     []figure.Look       // of the series
+	warnings  []warning           // of Warnings
 }
 
 // Row is one line of the full tables: one group of values.
@@ -151,17 +152,6 @@ type Traversal struct {
 	Empty   *float64 `json:"empty,omitempty"`
 	Worst   float64  `json:"worst"`
 	WorstAt int      `json:"worst_at"` // -1 is the miss
-	// NetLow and NetHigh bound the 95 % interval of Net: each repetition minus its own cost in an empty ruleset.
-	NetLow  *float64 `json:"net_ci_low,omitempty"`
-	NetHigh *float64 `json:"net_ci_high,omitempty"`
-}
-
-// Net is the worst position's cost minus the empty ruleset's, if that was measured.
-func (t Traversal) Net() float64 {
-	if t.Empty == nil {
-		return t.Worst
-	}
-	return t.Worst - *t.Empty
 }
 
 // Summarize derives everything except the plots.
@@ -181,7 +171,10 @@ func Summarize(runs []*records.Run, slos SLOs) *Summary {
 	s.Comparisons = comparison.OfCells(c)
 	s.Targets = targetResults(c, s)
 	s.Capacity = capacities(c, s, slos)
-	s.Warnings = warnings(c, s)
+	s.warnings = warnings(c, s)
+	for _, w := range s.warnings {
+		s.Warnings = append(s.Warnings, w.text)
+	}
 	s.Method = s.method()
 	s.Sentences = sentences(s)
 	return s

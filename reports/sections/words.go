@@ -14,20 +14,23 @@ import (
 	"synclab/reports/records"
 )
 
+// warning is a caveat. badge is its short form at the main figures of a series; without a series, of all.
+type warning struct{ text, series, badge string }
+
 // warnings collects the caveats of the report.
-func warnings(c *records.Collection, s *Summary) []string {
-	var out []string
+func warnings(c *records.Collection, s *Summary) []warning {
+	var out []warning
 	for i, l := range c.Runs {
 		if l.Info.Status != raw.StatusComplete {
-			out = append(out, doc.Sentence(incompleteRun, warningWords{Label: c.Labels[i], Status: l.Info.Status, Reason: l.Info.Reason}))
+			out = append(out, warning{text: doc.Sentence(incompleteRun, warningWords{Label: c.Labels[i], Status: l.Info.Status, Reason: l.Info.Reason}), badge: "incomplete run"})
 		}
 		for _, w := range l.Warnings {
-			out = append(out, "run "+c.Labels[i]+": "+w)
+			out = append(out, warning{text: "run " + c.Labels[i] + ": " + w})
 		}
 	}
 	for _, one := range c.Series {
 		if n := c.Failed[one.Name]; n > 0 {
-			out = append(out, doc.Sentence(failedDurations, warningWords{Series: one.Name, Failed: n}))
+			out = append(out, warning{doc.Sentence(failedDurations, warningWords{Series: one.Name, Failed: n}), one.Name, doc.Plural(n, "failed sync")})
 		}
 	}
 	out = append(out, ruleMismatches(c)...)
@@ -39,26 +42,26 @@ func warnings(c *records.Collection, s *Summary) []string {
 		}
 	}
 	if few > 0 {
-		out = append(out, doc.Sentence(fewRepetitions, warningWords{Groups: few, Enough: estimate.Enough}))
+		out = append(out, warning{text: doc.Sentence(fewRepetitions, warningWords{Groups: few, Enough: estimate.Enough})}) // notes at the figures say so
 	}
 	for _, g := range s.Growth {
 		switch {
 		case len(g.Sizes) < 3:
-			out = append(out, doc.Sentence(fewSizes, g))
+			out = append(out, warning{text: doc.Sentence(fewSizes, g)})
 		case g.Bends:
-			out = append(out, doc.Sentence(noPowerLaw, g))
+			out = append(out, warning{text: doc.Sentence(noPowerLaw, g)})
 		}
 	}
 	return out
 }
 
 // ruleMismatches compares, after each settle, the kernel's rule counts with the expected numbers.
-func ruleMismatches(c *records.Collection) []string {
+func ruleMismatches(c *records.Collection) []warning {
 	type count struct {
 		records.Place
 		table string
 	}
-	var out []string
+	var out []warning
 	for _, s := range c.Series {
 		for _, cell := range c.Cells {
 			samples := s.Cells[cell.ID()]
@@ -87,7 +90,7 @@ func ruleMismatches(c *records.Collection) []string {
 				}
 			}
 			if told.Differ > 0 {
-				out = append(out, doc.Sentence(rulesDiffer, told))
+				out = append(out, warning{doc.Sentence(rulesDiffer, told), s.Name, "unexpected rule counts"})
 			}
 		}
 	}
@@ -98,8 +101,8 @@ func ruleMismatches(c *records.Collection) []string {
 const maxNamed = 6
 
 // differentMachines warns if compared runs differ in a condition that their numbers depend on.
-func differentMachines(c *records.Collection) []string {
-	var out []string
+func differentMachines(c *records.Collection) []warning {
+	var out []warning
 	first := c.Runs[0].Info
 	for i, l := range c.Runs[1:] {
 		var what []string
@@ -113,7 +116,7 @@ func differentMachines(c *records.Collection) []string {
 			what = append(what[:maxNamed], fmt.Sprintf("%d more", left))
 		}
 		if len(what) > 0 {
-			out = append(out, doc.Sentence(machinesDiffer, warningWords{Label: c.Labels[i+1], First: c.Labels[0], What: what}))
+			out = append(out, warning{text: doc.Sentence(machinesDiffer, warningWords{Label: c.Labels[i+1], First: c.Labels[0], What: what}), badge: "runs differ"})
 		}
 	}
 	return out

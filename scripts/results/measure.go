@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -64,15 +65,52 @@ func (m *measurement) measure(ctx context.Context, code string) error {
 	for _, command := range m.part.Commands {
 		args := strings.Fields(m.values.expand(command, m.dir))
 		fmt.Printf("-- %s %s\n", m.program, strings.Join(args, " "))
-		cmd := exec.CommandContext(ctx, m.program, args...)
-		cmd.Stdout, cmd.Stderr = io.MultiWriter(os.Stdout, file), os.Stderr
-		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // lets it clean up
-		cmd.WaitDelay = time.Minute
+		if last := len(args) - 1; args[last] == "&" {
+			stop, err := m.start(ctx, args[:last])
+			if err != nil {
+				return fmt.Errorf("%s %s: %w", m.program, args[0], err)
+			}
+			defer stop()
+			continue
+		}
+		cmd := m.command(ctx, args)
+		cmd.Stdout = io.MultiWriter(os.Stdout, file)
 		if err := cmd.Run(); err != nil {
 			return fmt.Errorf("%s %s: %w", m.program, args[0], err)
 		}
 	}
 	return errors.Join(file.Close(), os.WriteFile(filepath.Join(m.dir, doneFile), []byte(code+"\n"+m.commands()), 0o644))
+}
+
+func (m *measurement) command(ctx context.Context, args []string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, m.program, args...)
+	cmd.Stderr = os.Stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // lets it clean up
+	cmd.WaitDelay = time.Minute
+	return cmd
+}
+
+// start starts a command that runs beside the next ones, and waits for its first line, which says that it is ready.
+func (m *measurement) start(ctx context.Context, args []string) (stop func(), err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	cmd := m.command(ctx, args)
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	stop = func() {
+		cancel()
+		_ = cmd.Wait() // it ends by the signal
+	}
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		stop()
+		return nil, fmt.Errorf("it ended before its first line: %w", err)
+	}
+	return stop, nil
 }
 
 // published excludes the files that results are written to: their changes do not affect measurements.

@@ -17,7 +17,7 @@ type part struct {
 	// Retired is the date since which the part cannot be measured again. Its published results stay; it has no commands.
 	Retired string `json:"retired"`
 	// Commands are arguments of synclab, in order. {part} is the part's folder. {N:5} and {REPS:6} are numbers of
-	// Services and repetitions, by default 5 and 6.
+	// Services and repetitions, by default 5 and 6. A command that ends in & runs beside the next ones.
 	Commands []string `json:"commands"`
 	Outputs  []output `json:"outputs"`
 }

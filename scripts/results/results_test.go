@@ -85,7 +85,7 @@ func TestExpand(t *testing.T) {
 func TestMeasureOnce(t *testing.T) {
 	dir := t.TempDir()
 	program := filepath.Join(dir, "program")
-	if err := os.WriteFile(program, []byte("#!/bin/sh\necho \"$@\"\n[ \"$1\" != fail ]\n"), 0o755); err != nil {
+	if err := os.WriteFile(program, []byte("#!/bin/sh\n[ \"$1\" = silent ] || echo \"$@\"\n[ \"$1\" != aside ] || exec sleep 60\n[ \"$1\" != fail ]\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	m := measurement{part: part{Name: "x", Commands: []string{"one {N:5}", "two"}}, dir: filepath.Join(dir, "x"), program: program}
@@ -101,6 +101,17 @@ func TestMeasureOnce(t *testing.T) {
 	m.part.Commands = []string{"one"}
 	if got := m.measured(); got != "" {
 		t.Errorf("with other commands: measured with %q, want nothing", got)
+	}
+	m.part.Commands = []string{"aside &", "one"}
+	if err := m.measure(t.Context(), "later"); err != nil {
+		t.Errorf("beside another: %v", err)
+	}
+	if text, err := os.ReadFile(filepath.Join(m.dir, outputFile)); err != nil || string(text) != "one\n" {
+		t.Errorf("output beside another: %q, %v", text, err)
+	}
+	m.part.Commands = []string{"silent &"}
+	if err := m.measure(t.Context(), "later"); err == nil {
+		t.Error("a command that ends before it is ready: want an error")
 	}
 	m.part.Commands = []string{"one", "fail"}
 	if err := m.measure(t.Context(), "later"); err == nil {

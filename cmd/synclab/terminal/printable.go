@@ -39,6 +39,15 @@ func (p *Printable) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+// Columns returns the width of the terminal; 0: w is none.
+func (p *Printable) Columns() int {
+	width, _, err := term.GetSize(Descriptor(p))
+	if err != nil {
+		return 0
+	}
+	return width
+}
+
 func appendPrintable(out []byte, r rune, encoded []byte) []byte {
 	switch {
 	case r == utf8.RuneError && len(encoded) == 1:

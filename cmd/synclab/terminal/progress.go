@@ -168,11 +168,12 @@ func (p *Progress) text(width int) []string {
 		}
 	} else if p.at.Pass > 0 {
 		count = fmt.Sprintf("number %d", p.at.Pass)
+		share = float64(time.Since(p.began)) / float64(p.ends.Sub(p.began)) // of the budget
 	}
 	const bar = 24
 	full := min(max(int(share*bar), 0), bar)
 	head := fmt.Sprintf("%s  %s  %s%s", strings.Repeat("█", full)+strings.Repeat("░", bar-full), count, duration(time.Since(p.began)), p.left())
-	if p.at.Passes == 0 || width < 60 {
+	if p.at.Pass == 0 || p.at.Passes == 0 && p.ends.IsZero() || width < 60 {
 		head = fmt.Sprintf("%s  %s%s", count, duration(time.Since(p.began)), p.left())
 	}
 	now := step(p.at)
@@ -229,6 +230,9 @@ func (p *Progress) left() string {
 	left := time.Until(p.ends)
 	if p.ends.IsZero() || left < 0 {
 		return ""
+	}
+	if p.at.Passes == 0 {
+		return ", at most " + duration(left) + " left"
 	}
 	return ", about " + duration(left) + " left"
 }
