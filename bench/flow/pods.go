@@ -5,13 +5,16 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"synclab/bench/netns"
 	"synclab/bench/pass"
+	"synclab/bench/subject"
 	"synclab/bench/traffic"
+	"synclab/bench/visible"
 	"synclab/scenarios"
 	"synclab/sim"
 )
@@ -20,6 +23,16 @@ import (
 func SendsFlows(s *scenarios.Scenario) bool {
 	return slices.ContainsFunc(s.Steps, func(step scenarios.Step) bool {
 		return step.Traffic != nil || step.Probe != nil && (step.Probe.Method == methodFlow || step.Probe.Kind == kindVerdicts)
+	})
+}
+
+// watched reports whether packets may have to show what a subject does: perhaps no reader knows its rules.
+func watched(s subject.Spec) bool { return s.RulesetReader() == "" }
+
+// MayWatch reports whether packets may have to show what a subject of the repetition does.
+func (r *Flows) MayWatch() bool {
+	return watched(r.About) || slices.ContainsFunc(r.Scenario.Steps, func(step scenarios.Step) bool {
+		return step.Migrate != nil && strings.HasPrefix(step.Migrate.To, subject.Exec+":")
 	})
 }
 
@@ -47,11 +60,26 @@ func (r *Flows) ConnectPods(objects *sim.Objects, all []netip.Prefix) error {
 		if err != nil {
 			return err
 		}
+		if r.MayWatch() { // the stream and the watcher must not send from the same ports
+			half := len(clients) / 2
+			r.watching, clients = append(r.watching, clients[:half]...), clients[half:]
+		}
 		r.Clients = append(r.Clients, clients...)
 	}
 	var err error
-	r.Rooms, err = r.Lab.ConnectPods(netns.PodTopology{Clients: r.Clients, Ranges: ranges, Network: r.Scenario.Shape.PodNetwork})
+	r.Rooms, err = r.Lab.ConnectPods(netns.PodTopology{Clients: slices.Concat(r.Clients, r.watching), Ranges: ranges, Network: r.Scenario.Shape.PodNetwork})
 	return err
+}
+
+// Watched returns how to watch the subject by packets, whose pods then answer; nil if its rules are known.
+func (r *Flows) Watched(ctx context.Context) (*visible.PacketOptions, error) {
+	if len(r.watching) == 0 || !watched(r.About) {
+		return nil, nil
+	}
+	if err := r.StartPods(ctx); err != nil {
+		return nil, err
+	}
+	return &visible.PacketOptions{Namespace: r.Rooms.Client, Clients: r.watching}, nil
 }
 
 // podRanges returns the ranges that cover every endpoint.

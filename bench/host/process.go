@@ -53,6 +53,16 @@ type coldStart struct {
 	visible  []time.Time // when each Service of a family became visible
 	recorded bool
 	moved    bool // from another subject: metric move
+	// byPackets: packets showed when Services became visible.
+	byPackets bool
+}
+
+// methodOf marks times that packets showed.
+func methodOf(byPackets bool) string {
+	if byPackets {
+		return raw.ByPackets
+	}
+	return ""
 }
 
 func (c *coldStart) seen() bool {
@@ -118,7 +128,7 @@ func (r *Host) openHarness(ctx context.Context) error {
 			r.Fail(fmt.Errorf("fake API server: %w", err))
 		}
 	}()
-	if err := r.watchKernel(); err != nil {
+	if err := r.watchKernel(ctx); err != nil {
 		return err
 	}
 	r.Harness.server = "http://" + listener.Addr().String()
@@ -131,17 +141,24 @@ func (r *Host) openHarness(ctx context.Context) error {
 }
 
 // watchKernel begins to watch what the subject writes.
-func (r *Host) watchKernel() (err error) {
+func (r *Host) watchKernel(ctx context.Context) (err error) {
 	t := &Harness{log: syncLog{told: make(chan struct{}, 1)}}
-	if t.Visible, err = r.newWatcher(); err == nil {
+	if t.Visible, err = r.newWatcher(ctx); err == nil {
 		r.Harness = t
 	}
 	return err
 }
 
-func (r *Host) newWatcher() (*visible.Watcher, error) {
+func (r *Host) newWatcher(ctx context.Context) (*visible.Watcher, error) {
+	var byPackets *visible.PacketOptions
+	if r.Watched != nil {
+		var err error
+		if byPackets, err = r.Watched(ctx); err != nil {
+			return nil, err
+		}
+	}
 	return visible.New(visible.Options{
-		Clock: r.Clock, Families: r.Families, Node: r.PlanNode(), RulesetReader: r.About.RulesetReader(), EndpointLog: r.endpointLog(), Seen: r.sighted, Failed: r.Fail,
+		Clock: r.Clock, Families: r.Families, Node: r.PlanNode(), RulesetReader: r.About.RulesetReader(), EndpointLog: r.endpointLog(), Packets: byPackets, Seen: r.sighted, Failed: r.Fail,
 	})
 }
 
@@ -205,13 +222,14 @@ func (r *Host) Visible(s visible.VisibleChange) {
 	cold := &r.Harness.cold
 	cold.mu.Lock()
 	first := s.Due.Equal(cold.due)
+	cold.byPackets = cold.byPackets || s.ByPackets
 	if first {
 		cold.visible = append(cold.visible, s.Visible)
 	}
 	cold.mu.Unlock()
 	if !first {
 		at := s.Visible.Sub(r.Started).Seconds()
-		rec, metric := raw.Record{At: at, Unit: "s", Family: string(s.Family)}, raw.NetworkProgrammingLatency
+		rec, metric := raw.Record{At: at, Unit: "s", Family: string(s.Family), Method: methodOf(s.ByPackets)}, raw.NetworkProgrammingLatency
 		switch since := s.Since; {
 		case s.Undone:
 			metric = raw.ChangeReverted
@@ -241,7 +259,7 @@ func (r *Host) settledCold() {
 	}
 	for _, share := range coldShares {
 		at := cold.visible[(len(cold.visible)*share+99)/100-1]
-		place := raw.Record{At: at.Sub(r.Started).Seconds(), Unit: "s", Share: share}
+		place := raw.Record{At: at.Sub(r.Started).Seconds(), Unit: "s", Share: share, Method: methodOf(cold.byPackets)}
 		metric := raw.ColdStartShare
 		if share == 100 {
 			place.Share, metric = 0, raw.ColdStart

@@ -44,6 +44,7 @@ type Stream struct {
 	Seed    uint64
 	// Control: with each flow goes a control flow, straight to the target's Direct.
 	Control bool
+	sampled bool // for a Sampler: flows of Focus alone, to each target until enough is known
 }
 
 // The outcomes of flows. The FlowChecker turns a wrong answer into Misrouted.
