@@ -49,14 +49,19 @@ const clientsPerFamily = 32
 // ConnectPods makes client pods and all other pods, in place of the device that drops the packets to pods.
 func (r *Flows) ConnectPods(objects *sim.Objects, all []netip.Prefix) error {
 	ranges := podRanges(r.Scenario.Shape, objects, r.Families)
-	sink := slices.DeleteFunc(all, func(p netip.Prefix) bool {
+	sink := slices.DeleteFunc(slices.Clone(all), func(p netip.Prefix) bool {
 		return slices.ContainsFunc(ranges, func(q netip.Prefix) bool { return q.Bits() <= p.Bits() && q.Contains(p.Addr()) })
 	})
-	if err := r.Lab.Connect(netns.Topology{Node: r.Node, Sink: sink}); err != nil {
-		return err
-	}
 	for _, family := range r.Families {
 		clients, err := clientPods(objects, ranges, family)
+		if err == nil && r.MayWatch() && len(clients) < 4 {
+			err = fmt.Errorf("%d %s addresses are too few for client pods", len(clients), family)
+		}
+		if err != nil && !SendsFlows(&r.Scenario) {
+			r.Messages.Send(pass.Message{Note: fmt.Sprintf("packets cannot show what %s does: %v", r.Subject, err)})
+			r.watching = nil
+			return r.Lab.Connect(netns.Topology{Node: r.Node, Sink: all})
+		}
 		if err != nil {
 			return err
 		}
@@ -65,6 +70,9 @@ func (r *Flows) ConnectPods(objects *sim.Objects, all []netip.Prefix) error {
 			r.watching, clients = append(r.watching, clients[:half]...), clients[half:]
 		}
 		r.Clients = append(r.Clients, clients...)
+	}
+	if err := r.Lab.Connect(netns.Topology{Node: r.Node, Sink: sink}); err != nil {
+		return err
 	}
 	var err error
 	r.Rooms, err = r.Lab.ConnectPods(netns.PodTopology{Clients: slices.Concat(r.Clients, r.watching), Ranges: ranges, Network: r.Scenario.Shape.PodNetwork})
@@ -144,6 +152,9 @@ func (r *Flows) StartPods(ctx context.Context) error {
 	r.pods, err = traffic.Start(ctx, r.Rooms, ports)
 	return err
 }
+
+// Place makes the pods' process answer on these CPUs only.
+func (r *Flows) Place(cpus []int) error { return r.pods.Place(cpus) }
 
 // newPorts returns the endpoints' ports without a listener. From then on they count as having one.
 func (r *Flows) newPorts(endpoints ...*discoveryv1.EndpointSlice) []traffic.Port {

@@ -107,15 +107,16 @@ type command struct {
 	Focus []int    `json:",omitempty"`
 	Seen  []int    `json:",omitempty"`
 	End   bool     `json:",omitempty"`
-	// Listen are more ports to answer on; the child replies with Listens.
+	// Listen are more ports to answer on, CPUs those to answer on from now; the child replies with Obeyed.
 	Listen []Port `json:",omitempty"`
+	CPUs   []int  `json:",omitempty"`
 }
 
 // word is a message of the child: one of its fields.
 type word struct {
-	Ready   bool    `json:",omitempty"` // the responder listens
-	Listens bool    `json:",omitempty"` // the responder listens on the ports of Listen
-	Result  *Result `json:",omitempty"`
-	Ended   bool    `json:",omitempty"` // the stream has ended, and none of its flows is open
-	Failed  string  `json:",omitempty"`
+	Ready  bool    `json:",omitempty"` // the responder listens
+	Obeyed bool    `json:",omitempty"` // the responder has done what Listen or CPUs asked for
+	Result *Result `json:",omitempty"`
+	Ended  bool    `json:",omitempty"` // the stream has ended, and none of its flows is open
+	Failed string  `json:",omitempty"`
 }
