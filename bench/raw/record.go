@@ -146,7 +146,8 @@ const (
 	// (subject.Behaviours).
 	BehaviourDiffers Metric = "behaviour_differs" // count
 	// PacketVerdict is how many endpoints answered packets from Method (pod, node, outside) to one address of a Service:
-	// Target is its kind, Outcome how the packets ended. Error: endpoints that the Service does not have.
+	// Target is its kind, Outcome how the packets ended. Error: endpoints that the Service does not have. Kind is
+	// local-without-endpoint if the traffic policy Local allows no endpoint, as other nodes have them all.
 	PacketVerdict Metric = "packet_verdict" // count
 	// FlowsUnobserved is the number of unobserved flows and packets: the stream itself had no CPU at their timeout.
 	FlowsUnobserved Metric = "flows_unobserved" // count
