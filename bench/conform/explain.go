@@ -3,6 +3,7 @@ package conform
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -142,11 +143,14 @@ func explain(ctx context.Context, d *Difference, theirs Grouped, ours *rendered,
 // one address and port, the last one on the node counts, or else the first. Each slice has one port.
 func keptBefore(all []*discoveryv1.EndpointSlice, family corev1.IPFamily, service, node string) (kept []*discoveryv1.EndpointSlice) {
 	type place struct {
-		name, protocol, address string
-		port                    int32
+		name     string
+		protocol corev1.Protocol
+		address  netip.Addr
+		port     int32
 	}
 	placeOf := func(p *discoveryv1.EndpointPort, ep *discoveryv1.Endpoint) place {
-		return place{ptr.Deref(p.Name, ""), string(ptr.Deref(p.Protocol, corev1.ProtocolTCP)), ep.Addresses[0], ptr.Deref(p.Port, 0)}
+		address, _ := sim.ParseAddr(ep.Addresses[0]) // an address has several spellings
+		return place{ptr.Deref(p.Name, ""), ptr.Deref(p.Protocol, corev1.ProtocolTCP), address, ptr.Deref(p.Port, 0)}
 	}
 	chosen := map[place]*discoveryv1.Endpoint{}
 	var own []*discoveryv1.EndpointSlice
