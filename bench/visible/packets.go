@@ -244,7 +244,7 @@ func (r *packets) recheck() {
 	}
 }
 
-// stop is called when rules were found that tell more.
+// stop is called when another reader has found its rules.
 func (r *packets) stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
