@@ -69,7 +69,7 @@ func (c *calibration) written() ([]raw.Record, error) {
 func Calibrate(ctx context.Context, o CalibrateOptions) (dir string, err error) {
 	o.fill()
 	base := calibrationScenario(CalibrationCell{Services: o.MaxServices, Endpoints: 10}, false, o.Seed, o.Budget)
-	o.Run.Scenario, o.Run.Reps = &base, calibrationRounds
+	o.Run.Scenario, o.Run.Reps, o.Run.calibrates = &base, calibrationRounds, true
 	if err := o.Run.fill(); err != nil {
 		return "", err
 	}

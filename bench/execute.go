@@ -82,11 +82,12 @@ type ExecuteOptions struct {
 	// Stderr of the workers. Default: this process's.
 	Stderr io.Writer
 
-	parsed  []subject.Spec // of Subjects
-	running []subject.Spec // those and the ones that step migrate starts
-	tools   pass.Tools
-	ends    time.Time         // of the budget of Until
-	guests  map[string]string // paths of kernels other than the machine's, by name
+	calibrates bool           // for Calibrate
+	parsed     []subject.Spec // of Subjects
+	running    []subject.Spec // those and the ones that step migrate starts
+	tools      pass.Tools
+	ends       time.Time         // of the budget of Until
+	guests     map[string]string // paths of kernels other than the machine's, by name
 }
 
 // Progress is the progress of a run.

@@ -48,7 +48,11 @@ func (o *ExecuteOptions) checkKernels() error {
 			continue
 		}
 		if err := visible.HasIPVS(); err != nil {
-			return fmt.Errorf("subject %s: %w", s.Name, err)
+			otherwise := "measure on another kernel (--kernel 6.12)"
+			if o.calibrates {
+				otherwise = "leave the subject out, since a calibration on a guest's kernel would not predict this machine"
+			}
+			return fmt.Errorf("subject %s: %w, or %s", s.Name, err, otherwise)
 		}
 	}
 	return nil

@@ -58,6 +58,7 @@ func newRepetition(e *pass.Env) *repetition {
 	r.checks = &check.Checks{Env: e, Host: r.host, Faults: r.faults, Flows: r.flows, InSync: r.inSync}
 	r.probes = &probe.Probes{Env: e, Host: r.host, Flows: r.flows}
 	r.host.PrepareTool, r.host.ToolStarted = r.faults.Tools.Prepare, r.faults.Tools.Started
+	r.host.Watched = r.flows.Watched
 	r.faults.TableEmptied, r.faults.Report = r.checks.TableEmptied, r.RecordResults
 	r.flows.Met = r.checks.Count
 	// The order of listeners matters: flows and faults hear of a change before the kernel's watcher awaits it.
@@ -157,7 +158,7 @@ func (r *repetition) limitFamilies() error {
 func (r *repetition) connect() error {
 	r.FindNode()
 	sink := pass.Sinks(r.Scenario.Shape, r.World.Objects(), r.Families)
-	if flow.SendsFlows(&r.Scenario) {
+	if flow.SendsFlows(&r.Scenario) || r.flows.MayWatch() {
 		return r.flows.ConnectPods(r.World.Objects(), sink)
 	}
 	return r.Lab.Connect(netns.Topology{Node: r.Node, Sink: sink})

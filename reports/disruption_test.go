@@ -89,8 +89,8 @@ func TestWhenPacketsNoticed(t *testing.T) {
 // Packets that end otherwise than with the first subject are in the report, and those that no behaviour explains are counted.
 func TestVerdictDifferences(t *testing.T) {
 	var all []raw.Record
-	for _, subject := range []string{"kube-proxy/iptables-legacy", "kube-proxy/nftables"} {
-		for _, target := range []string{"cluster-ip", "external-ip", "other-port"} {
+	for _, subject := range []string{"kube-proxy/iptables-legacy", "kube-proxy/nftables", "kube-proxy/ipvs"} {
+		for _, target := range []string{"cluster-ip", "external-ip", "other-port", "node-port"} {
 			rec := raw.Record{Subject: subject, Services: 2, Endpoints: 1, Rep: 1, Metric: raw.PacketVerdict, Unit: "count", Value: 1, Step: "3:probe",
 				Service: "ns/a:http", Family: "IPv4", Protocol: "TCP", Target: target, Method: "pod", Outcome: "answered"}
 			if target != "cluster-ip" && subject == "kube-proxy/nftables" {
@@ -98,6 +98,11 @@ func TestVerdictDifferences(t *testing.T) {
 			}
 			if target == "cluster-ip" && subject == "kube-proxy/nftables" {
 				rec.Error = "answered by 10.0.0.1:80"
+			}
+			if target == "node-port" {
+				if rec.Kind = "local-without-endpoint"; subject != "kube-proxy/ipvs" {
+					rec.Outcome = "timeout"
+				}
 			}
 			all = append(all, rec)
 		}
@@ -110,6 +115,7 @@ func TestVerdictDifferences(t *testing.T) {
 		"compared with kube-proxy/iptables-legacy: 2 differences that nothing explains",
 		"| kube-proxy/nftables | external-ip | pod | 1 | answered | refused | nothing | ns/a:http TCP IPv4 |",
 		"| kube-proxy/nftables | other-port | pod | 1 | answered | refused | cluster-ip-other-ports | ns/a:http TCP IPv4 |",
+		"| kube-proxy/ipvs | node-port | pod | 1 | timeout | answered | local-without-endpoint | ns/a:http TCP IPv4 |",
 		"| kube-proxy/nftables | all | all | 1 | – | wrong endpoint | nothing | – |",
 	} {
 		if !strings.Contains(markdown, want) {

@@ -79,6 +79,8 @@ type Comparison struct {
 	First, Second Subject
 	// KubeProxy is the path of the kube-proxy command.
 	KubeProxy string
+	// Minor of KubeProxy's version, for EntryHints; 0: not known.
+	Minor int
 	// State, if set, is called after each compared state. f is nil if nothing differs.
 	State func(b *Batch, f *Finding)
 }
@@ -122,6 +124,7 @@ type run struct {
 // Run compares the subjects at each state of a batch.
 func (c *Comparison) Run(ctx context.Context, b *Batch) error {
 	r := &run{Comparison: c, batch: b, feed: newFeed()}
+	r.feed.minor = c.Minor
 	defer r.feed.cluster.Stop()
 	for i := 0; ; i++ {
 		step, more, err := b.Next()

@@ -3,11 +3,13 @@ package conform
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/utils/ptr"
 
 	"synclab/proxier/iptables/rule"
 	"synclab/sim"
@@ -19,20 +21,34 @@ const (
 	// EntryMoved: if a slice's kubernetes.io/service-name label changes, kube-proxy keeps the slice for its old Service
 	// too.
 	EntryMoved = "moved-slice"
-	// EntryTwice: if several slices of a Service have one address, the last slice in a random order counts.
+	// EntryTwice: if several slices of a Service have one address, the last slice in a random order counts. Minors before
+	// readyFirst choose otherwise: see keptBefore.
 	EntryTwice = "address-twice"
 	// EntryLarge: endpoint rules have comments only in clusters of at most 1,000 endpoints. When a cluster crosses that
 	// size, kube-proxy keeps the old endpoint rules until another change rewrites them.
 	EntryLarge = "large-cluster"
 	// EntryZone: kube-proxy received its node's zone before its handlers were registered, and does not know the zone.
 	EntryZone = "lost-zone"
+	// EntryHints: minors before hintsForNodes ignore hints for nodes. Minors before hintsAlways also ignore the hints of a
+	// Service without an annotation. Only these minors.
+	EntryHints = "older-hints"
 )
+
+// The first minors of kube-proxy with a reading of hints, by the defaults of PreferSameTrafficDistribution and
+// ServiceTrafficDistribution.
+const (
+	hintsForNodes = 34
+	hintsAlways   = 31
+)
+
+// readyFirst is the first minor that prefers, of several endpoints with one address, one that does not terminate.
+const readyFirst = 36
 
 // largeCluster is the largest number of endpoints with which endpoint rules have comments.
 const largeCluster = 1000
 
 // Entries returns the names of all entries.
-func Entries() []string { return []string{EntryMoved, EntryTwice, EntryLarge, EntryZone} }
+func Entries() []string { return []string{EntryMoved, EntryTwice, EntryLarge, EntryZone, EntryHints} }
 
 // tell updates the slices as kube-proxy's cache stores them: by the Service named in the label at the time of an event.
 // An event with another Service or no Service leaves the old Service's slices unchanged.
@@ -73,6 +89,10 @@ func explain(ctx context.Context, d *Difference, theirs Grouped, ours *rendered,
 	}
 	o, told := f.objects(), sortedSlices(f.told)
 	nodes := o.Nodes
+	older := f.minor > 0 && f.minor < hintsForNodes
+	if older {
+		o.Slices, told = asReadBy(f.minor, o.Services, o.Slices), asReadBy(f.minor, o.Services, told)
+	}
 	holds := func(eps []*discoveryv1.EndpointSlice) (bool, error) {
 		predicted, err := ours.renderObjects(ctx, o.Services, eps, nodes)
 		if err != nil {
@@ -89,10 +109,22 @@ func explain(ctx context.Context, d *Difference, theirs Grouped, ours *rendered,
 			return EntryLarge, nil
 		}
 	}
+	if older {
+		if yes, err := holds(o.Slices); yes || err != nil {
+			return EntryHints, err
+		}
+	}
 	if yes, err := holds(told); yes || err != nil {
 		return EntryMoved, err
 	}
-	for order := range Orders(told, d.Family, d.Service) {
+	orders, drops := slices.Collect(Orders(told, d.Family, d.Service)), f.minor > 0 && f.minor < readyFirst
+	if drops {
+		orders = append(orders, told) // one slice may have an address twice
+	}
+	for _, order := range orders {
+		if drops {
+			order = keptBefore(order, d.Family, d.Service, ours.node)
+		}
 		if yes, err := holds(order); yes || err != nil {
 			return EntryTwice, err
 		}
@@ -105,6 +137,85 @@ func explain(ctx context.Context, d *Difference, theirs Grouped, ours *rendered,
 		return EntryZone, err
 	}
 	return "", nil
+}
+
+// keptBefore returns the slices without the endpoints that minors before readyFirst ignore. Of those of a Service with
+// one address and port, the last one on the node counts, or else the first. Each slice has one port.
+func keptBefore(all []*discoveryv1.EndpointSlice, family corev1.IPFamily, service, node string) (kept []*discoveryv1.EndpointSlice) {
+	type place struct {
+		name     string
+		protocol corev1.Protocol
+		address  netip.Addr
+		port     int32
+	}
+	placeOf := func(p *discoveryv1.EndpointPort, ep *discoveryv1.Endpoint) place {
+		address, _ := sim.ParseAddr(ep.Addresses[0]) // an address has several spellings
+		return place{ptr.Deref(p.Name, ""), ptr.Deref(p.Protocol, corev1.ProtocolTCP), address, ptr.Deref(p.Port, 0)}
+	}
+	chosen := map[place]*discoveryv1.Endpoint{}
+	var own []*discoveryv1.EndpointSlice
+	for _, s := range all {
+		if !belongs(s, family, service) {
+			kept = append(kept, s)
+			continue
+		}
+		own = append(own, s)
+		for i := range s.Endpoints {
+			ep := &s.Endpoints[i]
+			for k := range s.Ports {
+				at := placeOf(&s.Ports[k], ep)
+				if chosen[at] == nil || ptr.Deref(ep.NodeName, "") == node {
+					chosen[at] = ep
+				}
+			}
+		}
+	}
+	for _, s := range own {
+		for k := range s.Ports {
+			one := s.DeepCopy()
+			one.Name, one.Ports, one.Endpoints = fmt.Sprintf("%s-%d", s.Name, k), s.Ports[k:k+1], nil
+			for i := range s.Endpoints {
+				if ep := &s.Endpoints[i]; chosen[placeOf(&s.Ports[k], ep)] == ep {
+					one.Endpoints = append(one.Endpoints, *ep)
+				}
+			}
+			kept = append(kept, one)
+		}
+	}
+	return kept
+}
+
+// belongs reports whether a slice is of a Service ("namespace/name") and family.
+func belongs(s *discoveryv1.EndpointSlice, family corev1.IPFamily, service string) bool {
+	return s.Namespace+"/"+s.Labels[discoveryv1.LabelServiceName] == service && string(s.AddressType) == string(family)
+}
+
+// asReadBy returns the slices with the hints that a minor of kube-proxy uses.
+func asReadBy(minor int, services []*corev1.Service, all []*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
+	asked := map[string]bool{} // Services whose hints count in every minor
+	for _, svc := range services {
+		mode, old := svc.Annotations[corev1.DeprecatedAnnotationTopologyAwareHints]
+		if !old {
+			mode = svc.Annotations[corev1.AnnotationTopologyMode]
+		}
+		asked[svc.Namespace+"/"+svc.Name] = mode != "" && !strings.EqualFold(mode, "disabled")
+	}
+	var read []*discoveryv1.EndpointSlice
+	for _, s := range all {
+		s = s.DeepCopy()
+		for i := range s.Endpoints {
+			hints := &s.Endpoints[i].Hints
+			switch {
+			case *hints == nil:
+			case minor < hintsAlways && !asked[s.Namespace+"/"+s.Labels[discoveryv1.LabelServiceName]]:
+				*hints = nil
+			default:
+				(*hints).ForNodes = nil
+			}
+		}
+		read = append(read, s)
+	}
+	return read
 }
 
 // WithoutZones returns copies of the nodes without their zone labels.
@@ -143,7 +254,7 @@ const mostSlices = 5
 func Orders(all []*discoveryv1.EndpointSlice, family corev1.IPFamily, service string) func(yield func([]*discoveryv1.EndpointSlice) bool) {
 	var own, others []*discoveryv1.EndpointSlice
 	for _, s := range all {
-		if s.Namespace+"/"+s.Labels[discoveryv1.LabelServiceName] == service && string(s.AddressType) == string(family) {
+		if belongs(s, family, service) {
 			own = append(own, s)
 		} else {
 			others = append(others, s)

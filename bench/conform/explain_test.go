@@ -235,6 +235,94 @@ func TestLostZoneIsPredicted(t *testing.T) {
 	}
 }
 
+// Older minors use fewer hints. The entry predicts their rules, and explains nothing in a newer minor.
+func TestOlderHintsArePredicted(t *testing.T) {
+	zones := twoZones()
+	nodes := twoZones()
+	for i, name := range []string{"node-0", "node-1"} {
+		nodes.Slices[0].Endpoints[i].Hints = &discoveryv1.EndpointHints{ForNodes: []discoveryv1.ForNode{{Name: name}}}
+	}
+	asked, refused := twoZones(), twoZones()
+	asked.Services[0].Annotations = map[string]string{corev1.AnnotationTopologyMode: "Auto"}
+	refused.Services[0].Annotations = map[string]string{corev1.DeprecatedAnnotationTopologyAwareHints: "disabled", corev1.AnnotationTopologyMode: "Auto"}
+	for name, c := range map[string]struct {
+		objects *sim.Objects
+		differs int // minors before this one differ
+	}{"hints for nodes": {nodes, hintsForNodes}, "hints for zones": {zones, hintsAlways}, "annotation": {asked, 0}, "annotation, disabled": {refused, hintsAlways}} {
+		t.Run(name, func(t *testing.T) {
+			f := newFeed()
+			defer f.cluster.Stop()
+			if err := f.apply(t.Context(), f.traceTo(c.objects)); err != nil {
+				t.Fatal(err)
+			}
+			ours := &rendered{setting: Setting{Variant: iptables.Legacy, Config: config.New()}, node: "node-0"}
+			mine, err := ours.rules(t.Context(), f, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			without := c.objects.Slices[0].DeepCopy()
+			for i := range without.Endpoints {
+				without.Endpoints[i].Hints = nil
+			}
+			theirs, err := ours.renderObjects(t.Context(), c.objects.Services, []*discoveryv1.EndpointSlice{without}, c.objects.Nodes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := Diff(both[0], theirs[both[0]], mine[both[0]])
+			if len(found) != 1 {
+				t.Fatalf("hints make no difference: %v", found)
+			}
+			f.zoneChanged = true // a lost zone would predict the same
+			for _, minor := range []int{0, hintsAlways - 1, hintsAlways, hintsForNodes - 1, hintsForNodes} {
+				want := ""
+				if minor > 0 && minor < c.differs {
+					want = EntryHints
+				}
+				f.minor = minor
+				if entry, err := explain(t.Context(), &found[0], theirs[both[0]], ours, f); entry != want || err != nil {
+					t.Errorf("1.%d without hints: explained by %q, %v; want %q", minor, entry, err, want)
+				}
+			}
+		})
+	}
+}
+
+// Before 1.36, an endpoint of this node counts more than one that does not terminate, of those with one address.
+func TestOlderAddressTwiceIsPredicted(t *testing.T) {
+	o := &sim.Objects{
+		Nodes: []*corev1.Node{plainNode()}, Services: []*corev1.Service{plainService("a", "10.96.0.1")},
+		Slices: []*discoveryv1.EndpointSlice{plainSlice("s", "a", "10.128.0.1", "10.128.0.2"), plainSlice("t", "a", "10.128.0.2", "10.128.0.3")},
+	}
+	old := &o.Slices[0].Endpoints[1]
+	old.NodeName = ptr.To("node-0")
+	old.Conditions = discoveryv1.EndpointConditions{Ready: ptr.To(false), Serving: ptr.To(true), Terminating: ptr.To(true)}
+	f := newFeed()
+	defer f.cluster.Stop()
+	if err := f.apply(t.Context(), f.traceTo(o)); err != nil {
+		t.Fatal(err)
+	}
+	ours := &rendered{setting: Setting{Variant: iptables.Legacy, Config: config.New()}, node: "node-0"}
+	mine, err := ours.rules(t.Context(), f, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	without := []*discoveryv1.EndpointSlice{plainSlice("s", "a", "10.128.0.1"), plainSlice("t", "a", "10.128.0.3")}
+	theirs, err := ours.renderObjects(t.Context(), o.Services, without, o.Nodes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := Diff(both[0], theirs[both[0]], mine[both[0]])
+	if len(found) != 1 {
+		t.Fatalf("the address makes no difference: %v", found)
+	}
+	for minor, want := range map[int]string{readyFirst - 1: EntryTwice, readyFirst: "", 0: ""} {
+		f.minor = minor
+		if entry, err := explain(t.Context(), &found[0], theirs[both[0]], ours, f); entry != want || err != nil {
+			t.Errorf("1.%d: explained by %q, %v; want %q", minor, entry, err, want)
+		}
+	}
+}
+
 // An entry explains only what it predicts.
 func TestEntriesExplainNothingElse(t *testing.T) {
 	o := &sim.Objects{

@@ -47,6 +47,7 @@ type feed struct {
 	// watched is the node that the proxiers run on. zoneChanged: the node's zone has changed since they started.
 	watched     string
 	zoneChanged bool
+	minor       int // of kube-proxy; 0: not known, or the one that docs/differences.md describes
 }
 
 func newFeed() *feed {

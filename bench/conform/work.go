@@ -24,6 +24,7 @@ import (
 // Request says what to compare. It may combine random clusters, scenarios and objects.
 type Request struct {
 	KubeProxy     string // the command
+	Minor         int    // of its version; 0: not known
 	First, Second Subject
 	Workers       int // batches in parallel; default 1
 	// Kernel is the path of a kernel for User-mode Linux, for Execute; empty: the machine's own.
@@ -128,7 +129,7 @@ func (q *Request) Run(ctx context.Context, tell func(Event)) error {
 // run compares one batch. A batch that cannot be compared is a failure too, and does not stop the other batches.
 func (w *worker) run(ctx context.Context, b *Batch) {
 	failed := false
-	c := Comparison{First: w.First, Second: w.Second, KubeProxy: w.KubeProxy}
+	c := Comparison{First: w.First, Second: w.Second, KubeProxy: w.KubeProxy, Minor: w.Minor}
 	if b.Real {
 		c.First.Real, c.Second.Real = true, true
 	}

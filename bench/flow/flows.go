@@ -41,12 +41,13 @@ type Flows struct {
 	// Met counts a result, with the steps in which its flow began and ended.
 	Met func(o *traffic.Observed, from, to string)
 
-	Rooms   *netns.Pods      // nil: the scenario sends no flows
-	pods    *traffic.Process // nil: not needed yet
-	ports   map[uint16]bool  // on which the pods answer
-	Clients []netip.Addr
-	Checker atomic.Pointer[traffic.FlowChecker] // nil: no stream runs
-	Packets map[int]int                         // of long-lived flows, answered by the same endpoint
+	Rooms    *netns.Pods      // nil: the scenario sends no flows
+	pods     *traffic.Process // nil: not needed yet
+	ports    map[uint16]bool  // on which the pods answer
+	Clients  []netip.Addr
+	watching []netip.Addr                        // Clients of the watcher, if packets may have to show the subject's state
+	Checker  atomic.Pointer[traffic.FlowChecker] // nil: no stream runs
+	Packets  map[int]int                         // of long-lived flows, answered by the same endpoint
 
 	mu    sync.Mutex
 	steps []stepBegun
@@ -183,16 +184,16 @@ func (r *Flows) Close() error {
 	return err
 }
 
-// Changing notifies the stream, if one runs, of a change that is about to be made.
+// Changing notifies the pods, and the stream if one runs, of a change that is about to be made.
 func (r *Flows) Changing(op sim.Op, object runtime.Object, due time.Time) {
-	checker := r.Checker.Load()
-	if checker == nil {
-		return
-	}
-	if slice, ok := object.(*discoveryv1.EndpointSlice); ok && op != sim.Delete {
+	if slice, ok := object.(*discoveryv1.EndpointSlice); ok && op != sim.Delete && r.pods != nil {
 		if err := r.pods.Listen(r.newPorts(slice)); err != nil { // before a flow can reach the endpoint
 			r.Fail(err)
 		}
+	}
+	checker := r.Checker.Load()
+	if checker == nil {
+		return
 	}
 	added, focus := checker.Changed(op, object, due, r.Clock.Now())
 	if err := r.pods.Follow(added, focus, nil); err != nil {

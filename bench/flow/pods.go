@@ -5,13 +5,16 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"synclab/bench/netns"
 	"synclab/bench/pass"
+	"synclab/bench/subject"
 	"synclab/bench/traffic"
+	"synclab/bench/visible"
 	"synclab/scenarios"
 	"synclab/sim"
 )
@@ -20,6 +23,16 @@ import (
 func SendsFlows(s *scenarios.Scenario) bool {
 	return slices.ContainsFunc(s.Steps, func(step scenarios.Step) bool {
 		return step.Traffic != nil || step.Probe != nil && (step.Probe.Method == methodFlow || step.Probe.Kind == kindVerdicts)
+	})
+}
+
+// watched reports whether packets may have to show what a subject does: perhaps no reader knows its rules.
+func watched(s subject.Spec) bool { return s.RulesetReader() == "" }
+
+// MayWatch reports whether packets may have to show what a subject of the repetition does.
+func (r *Flows) MayWatch() bool {
+	return watched(r.About) || slices.ContainsFunc(r.Scenario.Steps, func(step scenarios.Step) bool {
+		return step.Migrate != nil && strings.HasPrefix(step.Migrate.To, subject.Exec+":")
 	})
 }
 
@@ -36,22 +49,45 @@ const clientsPerFamily = 32
 // ConnectPods makes client pods and all other pods, in place of the device that drops the packets to pods.
 func (r *Flows) ConnectPods(objects *sim.Objects, all []netip.Prefix) error {
 	ranges := podRanges(r.Scenario.Shape, objects, r.Families)
-	sink := slices.DeleteFunc(all, func(p netip.Prefix) bool {
+	sink := slices.DeleteFunc(slices.Clone(all), func(p netip.Prefix) bool {
 		return slices.ContainsFunc(ranges, func(q netip.Prefix) bool { return q.Bits() <= p.Bits() && q.Contains(p.Addr()) })
 	})
-	if err := r.Lab.Connect(netns.Topology{Node: r.Node, Sink: sink}); err != nil {
-		return err
-	}
 	for _, family := range r.Families {
 		clients, err := clientPods(objects, ranges, family)
+		if err == nil && r.MayWatch() && len(clients) < 4 {
+			err = fmt.Errorf("%d %s addresses are too few for client pods", len(clients), family)
+		}
+		if err != nil && !SendsFlows(&r.Scenario) {
+			r.Messages.Send(pass.Message{Note: fmt.Sprintf("packets cannot show what %s does: %v", r.Subject, err)})
+			r.watching = nil
+			return r.Lab.Connect(netns.Topology{Node: r.Node, Sink: all})
+		}
 		if err != nil {
 			return err
 		}
+		if r.MayWatch() { // the stream and the watcher must not send from the same ports
+			half := len(clients) / 2
+			r.watching, clients = append(r.watching, clients[:half]...), clients[half:]
+		}
 		r.Clients = append(r.Clients, clients...)
 	}
+	if err := r.Lab.Connect(netns.Topology{Node: r.Node, Sink: sink}); err != nil {
+		return err
+	}
 	var err error
-	r.Rooms, err = r.Lab.ConnectPods(netns.PodTopology{Clients: r.Clients, Ranges: ranges, Network: r.Scenario.Shape.PodNetwork})
+	r.Rooms, err = r.Lab.ConnectPods(netns.PodTopology{Clients: slices.Concat(r.Clients, r.watching), Ranges: ranges, Network: r.Scenario.Shape.PodNetwork})
 	return err
+}
+
+// Watched returns how to watch the subject by packets, whose pods then answer; nil if its rules are known.
+func (r *Flows) Watched(ctx context.Context) (*visible.PacketOptions, error) {
+	if len(r.watching) == 0 || !watched(r.About) {
+		return nil, nil
+	}
+	if err := r.StartPods(ctx); err != nil {
+		return nil, err
+	}
+	return &visible.PacketOptions{Namespace: r.Rooms.Client, Clients: r.watching}, nil
 }
 
 // podRanges returns the ranges that cover every endpoint.
@@ -116,6 +152,9 @@ func (r *Flows) StartPods(ctx context.Context) error {
 	r.pods, err = traffic.Start(ctx, r.Rooms, ports)
 	return err
 }
+
+// Place makes the pods' process answer on these CPUs only.
+func (r *Flows) Place(cpus []int) error { return r.pods.Place(cpus) }
 
 // newPorts returns the endpoints' ports without a listener. From then on they count as having one.
 func (r *Flows) newPorts(endpoints ...*discoveryv1.EndpointSlice) []traffic.Port {

@@ -12,6 +12,7 @@ import (
 	"synclab/bench/pass"
 	"synclab/bench/process"
 	"synclab/bench/raw"
+	"synclab/bench/visible"
 	"synclab/scenarios"
 	"synclab/sim/front"
 )
@@ -39,6 +40,8 @@ type Host struct {
 	// PrepareTool and toolStarted let faults affect the tools of a subject in this process.
 	PrepareTool func(*exec.Cmd)
 	ToolStarted func(*os.Process)
+	// Watched returns how to watch the subject by packets; nil: its rules are known.
+	Watched func(context.Context) (*visible.PacketOptions, error)
 }
 
 // Subject is the subject while it runs. inProcess is the lab's own proxier on the fake clientset's informers. processSubject is

@@ -34,7 +34,7 @@ type inProcess struct {
 // wait plus made, the time for making the cluster.
 func (r *Host) startInProcess(ctx context.Context, made float64) (Subject, error) {
 	if r.Harness == nil {
-		if err := r.watchKernel(); err != nil {
+		if err := r.watchKernel(ctx); err != nil {
 			return nil, err
 		}
 		if err := r.open(ctx); err != nil {

@@ -39,7 +39,7 @@ func (r *Host) Migrate(ctx context.Context, to subject.Spec, gap time.Duration, 
 	if err := r.Shim.SetVariant(string(to.Variant)); err != nil {
 		return err
 	}
-	if r.Harness.Visible, err = r.newWatcher(); err != nil {
+	if r.Harness.Visible, err = r.newWatcher(ctx); err != nil {
 		return err
 	}
 	r.Harness.awaitAgain(began)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -43,22 +42,6 @@ type Harness struct {
 	log     syncLog
 	cold    coldStart
 	had     move.Inventory // what the kernel had before step migrate; nil: what is left of it is counted
-}
-
-// coldStart records when the Services of the first state became visible.
-type coldStart struct {
-	began    time.Time // right before the start of the subject
-	mu       sync.Mutex
-	due      time.Time   // identifies the VisibleChanges of the first state
-	visible  []time.Time // when each Service of a family became visible
-	recorded bool
-	moved    bool // from another subject: metric move
-}
-
-func (c *coldStart) seen() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.recorded
 }
 
 // startProcess starts the subject's process. Before the first process, it opens the harness.
@@ -118,7 +101,7 @@ func (r *Host) openHarness(ctx context.Context) error {
 			r.Fail(fmt.Errorf("fake API server: %w", err))
 		}
 	}()
-	if err := r.watchKernel(); err != nil {
+	if err := r.watchKernel(ctx); err != nil {
 		return err
 	}
 	r.Harness.server = "http://" + listener.Addr().String()
@@ -131,17 +114,24 @@ func (r *Host) openHarness(ctx context.Context) error {
 }
 
 // watchKernel begins to watch what the subject writes.
-func (r *Host) watchKernel() (err error) {
+func (r *Host) watchKernel(ctx context.Context) (err error) {
 	t := &Harness{log: syncLog{told: make(chan struct{}, 1)}}
-	if t.Visible, err = r.newWatcher(); err == nil {
+	if t.Visible, err = r.newWatcher(ctx); err == nil {
 		r.Harness = t
 	}
 	return err
 }
 
-func (r *Host) newWatcher() (*visible.Watcher, error) {
+func (r *Host) newWatcher(ctx context.Context) (*visible.Watcher, error) {
+	var byPackets *visible.PacketOptions
+	if r.Watched != nil {
+		var err error
+		if byPackets, err = r.Watched(ctx); err != nil {
+			return nil, err
+		}
+	}
 	return visible.New(visible.Options{
-		Clock: r.Clock, Families: r.Families, Node: r.PlanNode(), RulesetReader: r.About.RulesetReader(), EndpointLog: r.endpointLog(), Seen: r.sighted, Failed: r.Fail,
+		Clock: r.Clock, Families: r.Families, Node: r.PlanNode(), RulesetReader: r.About.RulesetReader(), EndpointLog: r.endpointLog(), Packets: byPackets, Seen: r.sighted, Failed: r.Fail,
 	})
 }
 
@@ -205,13 +195,14 @@ func (r *Host) Visible(s visible.VisibleChange) {
 	cold := &r.Harness.cold
 	cold.mu.Lock()
 	first := s.Due.Equal(cold.due)
+	cold.byPackets = cold.byPackets || s.ByPackets
 	if first {
 		cold.visible = append(cold.visible, s.Visible)
 	}
 	cold.mu.Unlock()
 	if !first {
 		at := s.Visible.Sub(r.Started).Seconds()
-		rec, metric := raw.Record{At: at, Unit: "s", Family: string(s.Family)}, raw.NetworkProgrammingLatency
+		rec, metric := raw.Record{At: at, Unit: "s", Family: string(s.Family), Method: methodOf(s.ByPackets)}, raw.NetworkProgrammingLatency
 		switch since := s.Since; {
 		case s.Undone:
 			metric = raw.ChangeReverted
@@ -223,35 +214,6 @@ func (r *Host) Visible(s visible.VisibleChange) {
 		r.RecordAs(rec, metric, s.Visible.Sub(s.Due).Seconds())
 	}
 }
-
-// settledCold records the cold start once everything of the first state is visible.
-func (r *Host) settledCold() {
-	cold := &r.Harness.cold
-	cold.mu.Lock()
-	defer cold.mu.Unlock()
-	if cold.recorded || len(cold.visible) == 0 {
-		return
-	}
-	cold.recorded = true
-	slices.SortFunc(cold.visible, time.Time.Compare)
-	if cold.moved {
-		last := cold.visible[len(cold.visible)-1]
-		r.RecordAs(raw.Record{At: last.Sub(r.Started).Seconds(), Unit: "s", Kind: r.About.Name}, raw.Move, last.Sub(cold.began).Seconds())
-		return
-	}
-	for _, share := range coldShares {
-		at := cold.visible[(len(cold.visible)*share+99)/100-1]
-		place := raw.Record{At: at.Sub(r.Started).Seconds(), Unit: "s", Share: share}
-		metric := raw.ColdStartShare
-		if share == 100 {
-			place.Share, metric = 0, raw.ColdStart
-		}
-		r.RecordAs(place, metric, at.Sub(cold.began).Seconds())
-	}
-}
-
-// coldShares are the percentages of Services that a cold start is recorded for.
-var coldShares = []int{1, 10, 25, 50, 75, 90, 99, 100}
 
 // watchProcess ends the repetition when the process exits by itself or exceeds MaxMemory.
 func (s *processSubject) watchProcess(ctx context.Context) {

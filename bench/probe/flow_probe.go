@@ -34,7 +34,7 @@ const (
 
 // traverseFlows measures new flows of a client pod to pods that answer, in separate namespaces: probe method flow. The
 // client's thread is pinned, as in MeasureTraversal. The kernel alone answers a handshake. Another process answers an
-// echo, and its wake-up is part of the time. Position 0 is a pod's own address, which no rule translates.
+// echo, and the switch to it is part of the time. Position 0 is a pod's own address, which no rule translates.
 func (r *Probes) traverseFlows(ctx context.Context, p *scenarios.Probe, name string) error {
 	if err := r.Flows.StartPods(ctx); err != nil {
 		return err
@@ -58,17 +58,48 @@ func (r *Probes) traverseFlows(ctx context.Context, p *scenarios.Probe, name str
 				return err
 			}
 		}
-		err = probe.measure(ctx, r.Flows.Rooms.Client, func(t *flowTarget, method string, d time.Duration) {
-			r.Record(raw.Record{
-				Metric: raw.FirstPacket, Value: d.Seconds(), Unit: "s", Family: string(family), Position: &t.position,
-				Method: method, Protocol: string(t.protocol),
-			})
-		})
-		if err != nil {
+		if err := r.measureFlows(ctx, probe); err != nil {
 			return fmt.Errorf("probe %s: %w", family, err)
 		}
 	}
 	return nil
+}
+
+// measureFlows measures one protocol after the other, since they need the pods' process on different CPUs. It answers an
+// echo on the client's own CPU: a wake-up of another CPU takes as long as the echo, or not, depending on what this CPU
+// did before. It stays away from handshakes, which the kernel answers: its accept would delay the client.
+func (r *Probes) measureFlows(ctx context.Context, probe *flowProbe) error {
+	_, cpus, err := allowedCPUs()
+	if err != nil {
+		return err
+	}
+	own, others := cpus[len(cpus)-1:], cpus[:len(cpus)-1]
+	if len(others) == 0 {
+		others = own
+	}
+	all := probe.targets
+	for _, turn := range []struct {
+		protocol corev1.Protocol
+		pods     []int
+	}{{corev1.ProtocolTCP, others}, {corev1.ProtocolUDP, own}} {
+		probe.targets = slices.DeleteFunc(slices.Clone(all), func(t flowTarget) bool { return t.protocol != turn.protocol })
+		if len(probe.targets) == 0 {
+			continue
+		}
+		if err := r.Flows.Place(turn.pods); err != nil {
+			return err
+		}
+		err := probe.measure(ctx, r.Flows.Rooms.Client, func(t *flowTarget, method string, d time.Duration) {
+			r.Record(raw.Record{
+				Metric: raw.FirstPacket, Value: d.Seconds(), Unit: "s", Family: string(probe.family), Position: &t.position,
+				Method: method, Protocol: string(t.protocol),
+			})
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return r.Flows.Place(cpus)
 }
 
 // flowTarget is one destination of a flow probe.

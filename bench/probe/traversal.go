@@ -303,18 +303,13 @@ func forgetFlows() error {
 // pin locks the goroutine to its thread, and the thread to the last allowed CPU: interrupts tend to use the first.
 func pin() (release func(), err error) {
 	runtime.LockOSThread()
-	var allowed, one unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
+	allowed, cpus, err := allowedCPUs()
+	if err != nil {
 		runtime.UnlockOSThread()
-		return nil, fmt.Errorf("CPU affinity: %w", err)
+		return nil, err
 	}
-	last := 0
-	for cpu := range len(allowed) * int(unsafe.Sizeof(allowed[0])) * 8 {
-		if allowed.IsSet(cpu) {
-			last = cpu
-		}
-	}
-	one.Set(last)
+	var one unix.CPUSet
+	one.Set(cpus[len(cpus)-1])
 	if err := unix.SchedSetaffinity(0, &one); err != nil {
 		runtime.UnlockOSThread()
 		return nil, fmt.Errorf("CPU affinity: %w", err)
@@ -323,6 +318,19 @@ func pin() (release func(), err error) {
 		_ = unix.SchedSetaffinity(0, &allowed)
 		runtime.UnlockOSThread()
 	}, nil
+}
+
+// allowedCPUs returns the CPUs on which the calling thread may run, in order. A probe uses the last one.
+func allowedCPUs() (set unix.CPUSet, cpus []int, err error) {
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		return set, nil, fmt.Errorf("CPU affinity: %w", err)
+	}
+	for cpu := range len(set) * int(unsafe.Sizeof(set[0])) * 8 {
+		if set.IsSet(cpu) {
+			cpus = append(cpus, cpu)
+		}
+	}
+	return set, cpus, nil
 }
 
 // quiet prevents the Go runtime from interrupting the calling thread until restore is called. It disables garbage

@@ -18,9 +18,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/flow"
+	"synclab/bench/mirror"
 	"synclab/bench/netns"
 	"synclab/bench/pass"
 	"synclab/bench/raw"
+	"synclab/bench/subject"
 	"synclab/bench/traffic"
 	"synclab/proxier/tracker"
 	"synclab/sim"
@@ -52,6 +54,7 @@ type destination struct {
 	service   tracker.ServicePortName
 	addr      netip.AddrPort
 	endpoints map[netip.AddrPort]bool // of the Service port: no other may answer
+	local     bool                    // the traffic policy Local allows no endpoint, as other nodes have them all
 }
 
 // verdicts sends real packets to every address of every Service, TCP and UDP, from a pod, from the node and from outside.
@@ -104,17 +107,24 @@ func (r *Probes) verdictsOf(ctx context.Context, family corev1.IPFamily) error {
 // destinations lists the addresses of all Service ports of a family.
 func (r *Probes) destinations(family corev1.IPFamily) []destination {
 	var all []destination
-	byPort := r.endpointsByPort(family)
-	for _, svc := range r.World.Objects().Services {
+	byPort, objects := r.endpointsByPort(family), r.World.Objects()
+	desired := mirror.New(r.PlanNode(), family)
+	desired.Load(objects.Services, objects.Slices, r.Clock.Now())
+	for _, svc := range objects.Services {
 		for i := range svc.Spec.Ports {
 			port := &svc.Spec.Ports[i]
 			if port.Protocol == corev1.ProtocolSCTP {
 				continue
 			}
 			name := flow.PortName(svc, port)
+			p := desired.Port(family, name)
 			add := func(kind, text string, number int32) {
 				if addr, ok := sim.ParseAddr(text); ok && number > 0 && pass.FamilyOf(addr) == family {
-					all = append(all, destination{kind, name, netip.AddrPortFrom(addr, uint16(number)), byPort[name]})
+					local := p != nil && p.HasEndpoints && !p.HasExternalEndpoints()
+					if kind == kindClusterIP {
+						local = p != nil && p.HasEndpoints && !p.HasInternalEndpoints()
+					}
+					all = append(all, destination{kind, name, netip.AddrPortFrom(addr, uint16(number)), byPort[name], local})
 				}
 			}
 			for _, ip := range svc.Spec.ClusterIPs {
@@ -207,6 +217,9 @@ func (r *Probes) verdictOf(family corev1.IPFamily, d *destination, source string
 	rec = raw.Record{
 		Unit: "count", Value: float64(len(reached)), Family: string(family), Protocol: string(d.service.Protocol), Service: flow.ServiceText(d.service), Target: d.kind, Method: source,
 		Outcome: outcomeText(outcomes),
+	}
+	if d.local {
+		rec.Kind = subject.LocalWithoutEndpoint
 	}
 	if len(wrong) > 0 {
 		rec.Error = "answered by " + strings.Join(wrong, ", ")

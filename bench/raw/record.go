@@ -34,7 +34,8 @@ type Record struct {
 	// has no Position except 0: a packet of the kind's clients in the empty ruleset, to subtract.
 	Target string `json:"target,omitempty"`
 	// Method of a first_packet: empty or "sendto"; for flows between namespaces "handshake" (TCP SYN → SYN-ACK), "echo"
-	// (UDP) and "established" (a packet of a flow that conntrack has already).
+	// (UDP) and "established" (a packet of a flow that conntrack has already). ByPackets: of a change or a start that no
+	// rule showed.
 	Method   string `json:"method,omitempty"`
 	Protocol string `json:"protocol,omitempty"` // TCP or UDP, of a flow
 	// Outcome of a flow: empty (answered by an endpoint that it may reach), refused, timeout, reset, or misrouted. For
@@ -51,6 +52,9 @@ type Record struct {
 	// Value - Uncertainty the lower one. A reaction has it, and a network programming latency whose end only reading shows.
 	Uncertainty float64 `json:"uncertainty,omitempty"`
 }
+
+// ByPackets is the Method of times that new flows to the Services showed, because no rules of the subject are known.
+const ByPackets = "packets"
 
 // Metric is the name of a Record's value. Times are in seconds, sizes in bytes.
 type Metric string
@@ -142,7 +146,8 @@ const (
 	// (subject.Behaviours).
 	BehaviourDiffers Metric = "behaviour_differs" // count
 	// PacketVerdict is how many endpoints answered packets from Method (pod, node, outside) to one address of a Service:
-	// Target is its kind, Outcome how the packets ended. Error: endpoints that the Service does not have.
+	// Target is its kind, Outcome how the packets ended. Error: endpoints that the Service does not have. Kind is
+	// local-without-endpoint if the traffic policy Local allows no endpoint, as other nodes have them all.
 	PacketVerdict Metric = "packet_verdict" // count
 	// FlowsUnobserved is the number of unobserved flows and packets: the stream itself had no CPU at their timeout.
 	FlowsUnobserved Metric = "flows_unobserved" // count

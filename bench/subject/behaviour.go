@@ -27,6 +27,9 @@ type Behaviour struct {
 	Source string
 }
 
+// LocalWithoutEndpoint is the ID of a Behaviour.
+const LocalWithoutEndpoint = "local-without-endpoint"
+
 // Cluster is what behaviours may concern.
 type Cluster struct {
 	Objects *sim.Objects
@@ -68,16 +71,17 @@ var Behaviours = []Behaviour{
 		Concerns: hasNodePort, Source: virtualIPs,
 	},
 	{
-		ID: "local-without-endpoint",
+		ID: LocalWithoutEndpoint,
 		In: map[proxier.BackendKind]string{
-			proxier.Iptables: "externalTrafficPolicy Local drops packets on a node without endpoints",
-			proxier.Nftables: "externalTrafficPolicy Local drops packets on a node without endpoints",
-			IPVS:             "externalTrafficPolicy Local sends packets from the node itself to any endpoint",
+			proxier.Iptables: "a traffic policy Local drops packets on a node without endpoints",
+			proxier.Nftables: "a traffic policy Local drops packets on a node without endpoints",
+			IPVS:             "a traffic policy Local means nothing on a node without endpoints",
 		},
 		Concerns: func(_ *Cluster, svc *corev1.Service, _ int) bool {
-			return svc.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
+			inside := svc.Spec.InternalTrafficPolicy
+			return svc.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal || inside != nil && *inside == corev1.ServiceInternalTrafficPolicyLocal
 		},
-		Source: "k/k#97081",
+		Source: "k/k#97081, ipvs/proxier.go",
 	},
 	{
 		ID: "cluster-ip-on-node",

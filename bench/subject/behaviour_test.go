@@ -48,7 +48,7 @@ func TestBehaviours(t *testing.T) {
 		"nodeport-localhost":     {withNodePort, 0, func(c *Cluster) { c.Config.IPTables.LocalhostNodePorts = &no }},
 		"nodeport-addresses":     {withNodePort, 0, func(c *Cluster) { c.Config.NodePortAddresses = []string{"10.0.0.0/8"} }},
 		"nodeport-firewall":      {withNodePort, 0, nil},
-		"local-without-endpoint": {func(s *corev1.Service) { s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal }, 0, nil},
+		LocalWithoutEndpoint:     {func(s *corev1.Service) { s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal }, 0, nil},
 		"cluster-ip-on-node":     {func(s *corev1.Service) { s.Spec.ClusterIP = "10.96.0.9" }, 0, nil},
 		"cluster-ip-other-ports": {func(s *corev1.Service) { s.Spec.ClusterIP = "10.96.0.9" }, 0, nil},
 		"balancing":              {func(s *corev1.Service) { s.Spec.ClusterIP = "10.96.0.9" }, 2, nil},

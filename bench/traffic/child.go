@@ -81,7 +81,12 @@ func child(in io.Reader, out io.Writer) error {
 			if err := pods.answerOn(c.Listen); err != nil {
 				return err
 			}
-			words.say(word{Listens: true})
+			words.say(word{Obeyed: true})
+		case c.CPUs != nil:
+			if err := pods.place(c.CPUs); err != nil {
+				return err
+			}
+			words.say(word{Obeyed: true})
 		case running == nil:
 		case c.End:
 			running.end()

@@ -44,6 +44,7 @@ type Stream struct {
 	Seed    uint64
 	// Control: with each flow goes a control flow, straight to the target's Direct.
 	Control bool
+	sampled bool // for a Sampler: flows of Focus alone, to each target until enough is known
 }
 
 // The outcomes of flows. The FlowChecker turns a wrong answer into Misrouted.
@@ -106,15 +107,16 @@ type command struct {
 	Focus []int    `json:",omitempty"`
 	Seen  []int    `json:",omitempty"`
 	End   bool     `json:",omitempty"`
-	// Listen are more ports to answer on; the child replies with Listens.
+	// Listen are more ports to answer on, CPUs those to answer on from now; the child replies with Obeyed.
 	Listen []Port `json:",omitempty"`
+	CPUs   []int  `json:",omitempty"`
 }
 
 // word is a message of the child: one of its fields.
 type word struct {
-	Ready   bool    `json:",omitempty"` // the responder listens
-	Listens bool    `json:",omitempty"` // the responder listens on the ports of Listen
-	Result  *Result `json:",omitempty"`
-	Ended   bool    `json:",omitempty"` // the stream has ended, and none of its flows is open
-	Failed  string  `json:",omitempty"`
+	Ready  bool    `json:",omitempty"` // the responder listens
+	Obeyed bool    `json:",omitempty"` // the responder has done what Listen or CPUs asked for
+	Result *Result `json:",omitempty"`
+	Ended  bool    `json:",omitempty"` // the stream has ended, and none of its flows is open
+	Failed string  `json:",omitempty"`
 }

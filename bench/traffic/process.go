@@ -24,7 +24,7 @@ type Process struct {
 	clock   monotonic
 	stderr  strings.Builder
 	done    chan struct{} // closed when the process has exited and all its messages were read
-	listens chan struct{} // the process listens on the ports of Listen
+	obeyed  chan struct{} // the process has done what Listen or Place asked for
 
 	mu      sync.Mutex
 	results func(Result)
@@ -53,7 +53,7 @@ func start(ctx context.Context, pods *netns.Pods, ports []Port) (*Process, error
 		return nil, err
 	}
 	defer backends.Close()
-	p := &Process{done: make(chan struct{}), ready: make(chan struct{}), listens: make(chan struct{}, 1)}
+	p := &Process{done: make(chan struct{}), ready: make(chan struct{}), obeyed: make(chan struct{}, 1)}
 	if p.clock, err = newMonotonic(); err != nil {
 		return nil, err
 	}
@@ -102,8 +102,8 @@ func (p *Process) listen(out io.Reader) {
 		switch {
 		case w.Ready:
 			close(p.ready)
-		case w.Listens:
-			p.listens <- struct{}{}
+		case w.Obeyed:
+			p.obeyed <- struct{}{}
 		case w.Result != nil && results != nil:
 			results(*w.Result)
 		case w.Ended && ended != nil:
@@ -140,11 +140,19 @@ func (p *Process) Listen(ports []Port) error {
 	if len(ports) == 0 {
 		return nil
 	}
-	if err := p.encoder.Encode(command{Listen: ports}); err != nil {
+	return p.obey(command{Listen: ports})
+}
+
+// Place makes the pods answer on these CPUs only, and returns when they do.
+func (p *Process) Place(cpus []int) error { return p.obey(command{CPUs: cpus}) }
+
+// obey sends a command and waits until it is done.
+func (p *Process) obey(c command) error {
+	if err := p.encoder.Encode(c); err != nil {
 		return p.broken(err)
 	}
 	select {
-	case <-p.listens:
+	case <-p.obeyed:
 		return nil
 	case <-p.done:
 		return p.broken(errors.New("the pods' process exited"))

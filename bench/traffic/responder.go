@@ -3,6 +3,7 @@ package traffic
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -19,6 +20,7 @@ type responder struct {
 	port   [maxDescriptor]uint16
 	active [maxDescriptor]uint16
 	turn   uint16
+	thread atomic.Int32 // that answers
 
 	// asked are more ports to listen on, wake is the eventfd that announces them, and listens gets the result. ended is
 	// closed when the responder has exited.
@@ -147,8 +149,21 @@ func (r *responder) watch(fd int, kind byte, port uint16) error {
 	return unix.EpollCtl(r.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)})
 }
 
+// place makes the responder's thread run on some CPUs only.
+func (r *responder) place(cpus []int) error {
+	var set unix.CPUSet
+	for _, cpu := range cpus {
+		set.Set(cpu)
+	}
+	if err := unix.SchedSetaffinity(int(r.thread.Load()), &set); err != nil {
+		return fmt.Errorf("CPUs %v: %w", cpus, err)
+	}
+	return nil
+}
+
 // run answers until the process exits, in the calling thread's namespace.
 func (r *responder) run() error {
+	r.thread.Store(int32(unix.Gettid()))
 	var events [128]unix.EpollEvent
 	swept := time.Now()
 	for {

@@ -3,6 +3,7 @@ package traffic
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -21,6 +22,7 @@ type stream struct {
 	tell   func(Result)
 	epoll  int
 	timer  int
+	wake   int // eventfd, of a Sampler
 	random *rand.Rand
 
 	began   int64
@@ -47,6 +49,7 @@ type inbox struct {
 	add   []Target
 	focus []int
 	seen  []int
+	wants []want // of a Sampler
 }
 
 // focused is a target that has just changed; until is the end of its focus.
@@ -141,7 +144,7 @@ func (s *stream) run() error {
 			s.tickHeld(s.clock.now())
 		}
 		s.expire(s.clock.now())
-		if ending && len(s.open) == 0 {
+		if ending && (len(s.open) == 0 || s.sampled) {
 			return nil
 		}
 		if err := s.arm(ending); err != nil {
@@ -153,9 +156,9 @@ func (s *stream) run() error {
 		}
 		for i := range max(n, 0) {
 			fd := int(events[i].Fd)
-			if fd == s.timer {
-				var ticks [8]byte
-				_, _ = unix.Read(fd, ticks[:])
+			if fd == s.timer || s.sampled && fd == s.wake {
+				var count [8]byte
+				_, _ = unix.Read(fd, count[:])
 			} else if h := s.heldBy[fd]; h != nil {
 				s.hear(h)
 			} else if f := s.open[fd]; f != nil {
@@ -167,6 +170,9 @@ func (s *stream) run() error {
 
 // due returns the scheduled time of the next flow.
 func (s *stream) due() int64 {
+	if s.Rate == 0 {
+		return math.MaxInt64
+	}
 	return s.began + int64(float64(s.made)/s.Rate*float64(time.Second))
 }
 
@@ -211,6 +217,11 @@ func (s *stream) listen(now int64) {
 		s.next = now
 	}
 	s.Targets = append(s.Targets, s.inbox.add...)
+	if s.sampled {
+		s.inbox.add = nil
+		s.sample(now)
+		return
+	}
 	for _, target := range s.inbox.focus {
 		s.focus = slices.DeleteFunc(s.focus, func(f focused) bool { return f.target == target })
 		s.focus = append(s.focus, focused{target, now + int64(focusFor)})

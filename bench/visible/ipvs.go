@@ -44,7 +44,7 @@ type ipvsReader struct {
 const serversFile = "/proc/thread-self/net/ip_vs"
 
 // ErrNoIPVS means that the kernel has no IPVS. Other errors wrap it.
-var ErrNoIPVS = errors.New("this kernel has no IPVS: load its module (modprobe ip_vs) or measure on another kernel (--kernel 6.12)")
+var ErrNoIPVS = errors.New("this kernel has no IPVS: load its module (modprobe ip_vs)")
 
 // HasIPVS returns ErrNoIPVS if the kernel has no IPVS.
 func HasIPVS() error {

@@ -287,6 +287,9 @@ func (w *Watcher) credit(hits []hit, moment time.Time) {
 	w.mu.Lock()
 	for _, h := range hits {
 		at, since := w.momentOf(h, moment, read)
+		if shown := h.port.saw; !shown.At.IsZero() {
+			at, since = shown.At, shown.Since
+		}
 		complete = append(complete, h.port.arrived(h.state, at, since)...)
 	}
 	w.forget()

@@ -23,13 +23,15 @@ type VisibleChange struct {
 	// Read is the end of the read, at or after Visible: from then on, packets are certain to meet the change. It is
 	// much later than Visible if the read took long, or if a table was replaced meanwhile by one of the same size.
 	Read time.Time
-	// Undone: no commit was necessary, because other changes reverted this one before a read saw it. Then Visible says
-	// nothing about the subject. A sync that took only this change may still write both.
-	Undone  bool
-	Family  corev1.IPFamily
-	Service types.NamespacedName // empty if the Node's zone changed
-	Op      sim.Op               // the operation on the Service, the EndpointSlice or the Node
-	Object  runtime.Object       // the object that was passed to Changed
+	// Undone: no commit was necessary, because other changes reverted this one before a read saw it; or packets cannot
+	// show it. Then Visible says nothing about the subject. A sync that took only this change may still write both.
+	Undone bool
+	// ByPackets: packets showed the change, and no rule was read.
+	ByPackets bool
+	Family    corev1.IPFamily
+	Service   types.NamespacedName // empty if the Node's zone changed
+	Op        sim.Op               // the operation on the Service, the EndpointSlice or the Node
+	Object    runtime.Object       // the object that was passed to Changed
 }
 
 // Uncertainty returns how much earlier than Visible the change may have been visible.
@@ -124,13 +126,14 @@ func (p *port) undone(a *awaited) bool { return a != p.queue[0] && a.equal(p.sho
 // are now visible in all ports. A change is never visible before it was made.
 func (p *port) arrived(a *awaited, at, since time.Time) []*change {
 	i := slices.Index(p.queue, a)
-	undone := i > 0 && p.undone(a)
+	undone := i > 0 && p.undone(a) || p.saw != nil && p.saw.Unseen
 	var complete []*change
 	for _, passed := range p.queue[:i+1] {
 		for _, c := range passed.changes {
 			c.ports--
 			c.written = c.written || !undone
 			c.seen.Undone = !c.written
+			c.seen.ByPackets = p.saw != nil && !p.saw.At.IsZero()
 			for _, t := range []time.Time{at, c.made} {
 				if t.After(c.seen.Visible) {
 					c.seen.Visible, c.seen.Since = t, since

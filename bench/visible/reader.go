@@ -38,6 +38,11 @@ type State struct {
 	// Hidden marks lists that cannot be seen, because other Services have all addresses that would select these
 	// endpoints.
 	Hidden struct{ Cluster, Local bool }
+	// At is when packets showed the state, and Since when they last showed that it was not reached. Zero: rules were read.
+	At, Since time.Time
+	// Unseen: packets cannot show when this state was reached, because clients stay with their endpoints, or because no
+	// endpoint of the cluster IP changed.
+	Unseen bool
 }
 
 // Installed counts a subject's rules in one family.
@@ -92,14 +97,21 @@ func NewRulesetReader(name string, families []corev1.IPFamily) (RulesetReader, e
 	case IPVS:
 		return newIPVS()
 	case "":
-		return newUnknown(families)
+		return newUnknown(families, nil)
 	}
 	return nil, fmt.Errorf("reader %q: want %s, %s, %s, %s, %s, or none to detect it", name, IptablesLegacy, IptablesNft, Nftables, SynclabNftables, IPVS)
 }
 
 func (o *Options) newReader() (RulesetReader, error) {
-	if o.RulesetReader == Userspace {
+	switch {
+	case o.RulesetReader == Userspace:
 		return newUserspace(o.Families, o.EndpointLog)
+	case o.RulesetReader == "" && o.Packets != nil:
+		last, err := newPackets(*o.Packets, o.Clock.Now)
+		if err != nil {
+			return nil, err
+		}
+		return newUnknown(o.Families, last)
 	}
 	return NewRulesetReader(o.RulesetReader, o.Families)
 }
@@ -116,9 +128,11 @@ type found interface {
 	found(family corev1.IPFamily) (bool, error)
 }
 
-// unknown tries all ruleset readers until it finds the rules of one of them.
+// unknown tries all ruleset readers until it finds the rules of one of them. If packets reach endpoints before that, no
+// reader knows these rules: then packets alone show the state.
 type unknown struct {
 	families []corev1.IPFamily
+	packets  *packets // nil: only rules are tried
 	tried    []found
 	last     Generation // of all tried ruleset readers together
 	chosen   atomic.Pointer[choice]
@@ -126,8 +140,8 @@ type unknown struct {
 
 type choice struct{ found }
 
-func newUnknown(families []corev1.IPFamily) (RulesetReader, error) {
-	u := &unknown{families: families}
+func newUnknown(families []corev1.IPFamily, last *packets) (RulesetReader, error) {
+	u := &unknown{families: families, packets: last}
 	for _, open := range []func() (found, error){
 		func() (found, error) { return newOwnNftables() },
 		func() (found, error) { return newNftables() },
@@ -140,6 +154,9 @@ func newUnknown(families []corev1.IPFamily) (RulesetReader, error) {
 			return nil, err
 		}
 		u.tried = append(u.tried, d)
+	}
+	if last != nil {
+		u.tried = append(u.tried, last)
 	}
 	return u, nil
 }
@@ -180,6 +197,9 @@ func (u *unknown) choose() error {
 			}
 			if there {
 				u.chosen.Store(&choice{d})
+				if u.packets != nil && d != found(u.packets) {
+					u.packets.stop()
+				}
 				return nil
 			}
 		}
@@ -192,6 +212,12 @@ func (u *unknown) place(family corev1.IPFamily, name tracker.ServicePortName, po
 		if d, ok := d.(placed); ok {
 			d.place(family, name, port)
 		}
+	}
+}
+
+func (u *unknown) recheck() {
+	if u.packets != nil {
+		u.packets.recheck()
 	}
 }
 

@@ -28,6 +28,8 @@ type Options struct {
 	RulesetReader string
 	// EndpointLog is the file of RulesetReader Userspace; the reader makes it if necessary.
 	EndpointLog string
+	// Packets, if set, show the state of a detected reader if no reader knows the subject's rules.
+	Packets *PacketOptions
 	// Reader replaces RulesetReader, for rules that this package does not know. Close closes it.
 	Reader RulesetReader
 	// Seen receives each VisibleChange, on one goroutine, which waits for it.
@@ -211,6 +213,9 @@ func (w *Watcher) ToolEnded(at time.Time) {
 func (w *Watcher) Recheck() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if r, ok := w.reader.(interface{ recheck() }); ok {
+		r.recheck()
+	}
 	for _, p := range w.ports {
 		if len(p.queue) == 0 {
 			w.await(p, p.shown, nil)

@@ -57,7 +57,7 @@ func (f *calibrateFlags) read(cmd *cobra.Command) (bench.CalibrateOptions, error
 	case run.maxTime > 0:
 		return f.o, badUsage(cmd, "--max-time is not for calibrate: limit the time with --budget")
 	case len(run.kernels) > 0:
-		return f.o, badUsage(cmd, "--kernel is not for calibrate: a cost model is of the machine's own kernel")
+		return f.o, badUsage(cmd, "--kernel is not for calibrate: a cost model is of the machine's own kernel, and a guest's times would not predict a node's")
 	case f.o.Budget <= 0:
 		return f.o, badUsage(cmd, "--budget %v: want more than 0", f.o.Budget)
 	case cmd.Flags().Changed("max-services") && f.o.MaxServices < 20:

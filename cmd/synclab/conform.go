@@ -291,6 +291,7 @@ func (f *conformFlags) compare(cmd *cobra.Command, args []string, s streams) err
 		if q.KubeProxy, version, err = upstream.KubeProxy(ctx, build); err != nil {
 			return err
 		}
+		q.Minor = upstream.Minor(version)
 		fmt.Fprintf(s.err, "kube-proxy %s", version)
 		if q.Clusters > 0 {
 			fmt.Fprintf(s.err, ", %d random clusters from seed %d on", q.Clusters, q.Seed)

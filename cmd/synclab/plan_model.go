@@ -70,7 +70,7 @@ func (f *planModel) check(cmd *cobra.Command) (wanted []string, err error) {
 	}
 	switch {
 	case len(unused.kernels) > 0:
-		return nil, badUsage(cmd, "--kernel is not for plan: a cost model is of the machine's own kernel")
+		return nil, badUsage(cmd, "--kernel is not for plan: a cost model is of the machine's own kernel, and a guest's times would not predict a node's")
 	case f.budget <= 0:
 		return nil, badUsage(cmd, "--budget %v: want more than 0", f.budget)
 	case f.within <= 0:

@@ -168,6 +168,44 @@ func TestUserspaceIsMeasured(t *testing.T) {
 	}
 }
 
+// A subject whose rules no reader knows is measured by packets: its start, isolated changes and churn. Here it is backend
+// userspace, which the lab would know by its name.
+func TestUnknownRulesAreMeasuredByPackets(t *testing.T) {
+	const name = "exec:mine"
+	if about, err := subject.Parse("synclab/userspace"); err != nil || about.Available() != nil {
+		t.Skip(err, about.Available())
+	}
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, records := runScenario(t, "run", "steady-churn", "--services", "20", "--endpoints", "3",
+		"--subjects", name+"="+program+" proxy --config={config} --backend=userspace --families=IPv4", "--set", "shape.protocols.UDP=0.5",
+		"--set", "steps.react.count=3", "--set", "steps.churn.events=5", "--set", "steps.churn.rate=10", "--set", "steps.probe.samples=10")
+	if n := count(records, name, raw.ColdStart); n != 1 || count(records, name, raw.Exceeded) > 0 {
+		t.Errorf("%d cold starts, %d times stopped", n, count(records, name, raw.Exceeded))
+	}
+	changes, seen := 0.0, 0
+	for _, r := range records {
+		switch r.Metric {
+		case raw.ChangesApplied:
+			changes += r.Value
+		case raw.Reaction, raw.NetworkProgrammingLatency, raw.ColdStart, raw.ColdStartShare:
+			if r.Method != raw.ByPackets || r.Value <= 0 {
+				t.Errorf("%+v", r)
+			}
+			if r.Metric != raw.ColdStart && r.Metric != raw.ColdStartShare {
+				seen++
+			}
+		case raw.ChangeReverted:
+			seen++
+		}
+	}
+	if changes == 0 || float64(seen) != changes {
+		t.Errorf("%d of %v changes were seen", seen, changes)
+	}
+}
+
 // The tools of another root are used by all subjects, and a root without tools is refused before anything runs. Here it is
 // this machine's own root: only the loader's links differ.
 func TestToolsOfAnotherRoot(t *testing.T) {

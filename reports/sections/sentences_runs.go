@@ -13,6 +13,7 @@ import (
 var (
 	incompleteRun = runTemplate(`run {{.Label}}: its status is {{or .Status "unknown"}}, not complete{{with .Reason}} ({{.}}){{end}}; ` +
 		`the report covers the records until then`)
+	byPackets       = runTemplate(`{{.Series}}: Synclab knows no rules of this subject. New flows to the Services showed when a change was there; between two flows to a Service it is not known. Changes that clients with affinity cannot notice are left out`)
 	failedDurations = runTemplate(`{{.Series}}: {{plural .Failed "sync"}} failed; their durations are left out`)
 	rulesDiffer     = runTemplate(`{{.Series}} at {{number .Services}} Services: {{.Differ}} of {{.Compared}} rule counts differ from the expected numbers ` +
 		`(table {{.Table}}: the kernel has {{count .Kernel}}, expected are {{count .Expected}})`)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"synclab/bench/raw"
+	"synclab/bench/subject"
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
 	"synclab/reports/records"
@@ -99,12 +100,25 @@ func differenceCell(d *estimate.Distribution) doc.Cell {
 	return cell
 }
 
-// verdictKey is one kind of packets to one Service port.
-type verdictKey struct{ service, family, protocol, target, source string }
+// verdictKey is one kind of packets to one Service port. kind is as in Record.Kind, a fact of the cluster.
+type verdictKey struct{ service, family, protocol, target, source, kind string }
 
 // knownVerdicts names the behaviour (docs/differences.md) that explains a difference, by kind of destination.
 var knownVerdicts = map[string]string{
 	"node-port-localhost": "nodeport-localhost", "other-port": "cluster-ip-other-ports",
+}
+
+// explainedBy names the behaviour in which two subjects differ and that explains a difference; "nothing" if none does.
+func explainedBy(d verdictDifference, reference, other string) string {
+	if known := knownVerdicts[d.target]; known != "" {
+		return known
+	}
+	from, err := subject.Parse(reference)
+	to, otherErr := subject.Parse(other)
+	if b, known := subject.BehaviourOf(d.kind); known && err == nil && otherErr == nil && b.Differs(from, to) {
+		return b.ID
+	}
+	return "nothing"
 }
 
 // verdictsOf returns how the packets of a series ended, and counts answers by endpoints of other Services.
@@ -114,7 +128,7 @@ func verdictsOf(c *records.Samples) (ends map[verdictKey]string, wrong int) {
 		if r.Metric != raw.PacketVerdict {
 			continue
 		}
-		ends[verdictKey{r.Service, r.Family, r.Protocol, r.Target, r.Method}] = r.Outcome
+		ends[verdictKey{r.Service, r.Family, r.Protocol, r.Target, r.Method, r.Kind}] = r.Outcome
 		if r.Error != "" {
 			wrong++
 		}
@@ -180,7 +194,7 @@ func (s *Summary) answersTable() (t *doc.Table, all PacketAnswers) {
 				}
 			}
 			for _, d := range differences(first, ends) {
-				explained := cmp.Or(knownVerdicts[d.target], "nothing")
+				explained := explainedBy(d, all.Reference, one.Name)
 				if explained == "nothing" {
 					all.Unexplained += d.n
 				}
@@ -193,16 +207,16 @@ func (s *Summary) answersTable() (t *doc.Table, all PacketAnswers) {
 
 // verdictDifference is a group of addresses at which packets ended otherwise.
 type verdictDifference struct {
-	target, source, before, after, example string
+	target, source, kind, before, after, example string
 	n                                      int
 }
 
 func differences(before, after map[verdictKey]string) []verdictDifference {
-	type group struct{ target, source, before, after string }
+	type group struct{ target, source, kind, before, after string }
 	counts, examples := map[group]int{}, map[group]string{}
 	for key, end := range after {
 		if was, there := before[key]; there && was != end {
-			g := group{key.target, key.source, was, end}
+			g := group{key.target, key.source, key.kind, was, end}
 			counts[g]++
 			if example := key.service + " " + key.protocol + " " + key.family; examples[g] == "" || example < examples[g] {
 				examples[g] = example
@@ -211,10 +225,10 @@ func differences(before, after map[verdictKey]string) []verdictDifference {
 	}
 	var all []verdictDifference
 	for g, n := range counts {
-		all = append(all, verdictDifference{g.target, g.source, g.before, g.after, examples[g], n})
+		all = append(all, verdictDifference{g.target, g.source, g.kind, g.before, g.after, examples[g], n})
 	}
 	slices.SortFunc(all, func(a, b verdictDifference) int {
-		return cmp.Or(cmp.Compare(a.target, b.target), cmp.Compare(a.source, b.source), cmp.Compare(a.before, b.before), cmp.Compare(a.after, b.after))
+		return cmp.Or(cmp.Compare(a.target, b.target), cmp.Compare(a.source, b.source), cmp.Compare(a.kind, b.kind), cmp.Compare(a.before, b.before), cmp.Compare(a.after, b.after))
 	})
 	return all
 }

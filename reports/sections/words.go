@@ -33,6 +33,11 @@ func warnings(c *records.Collection, s *Summary) []warning {
 			out = append(out, warning{doc.Sentence(failedDurations, warningWords{Series: one.Name, Failed: n}), one.Name, doc.Plural(n, "failed sync")})
 		}
 	}
+	for _, one := range c.Series {
+		if shownByPackets(one) {
+			out = append(out, doc.Sentence(byPackets, warningWords{Series: one.Name}))
+		}
+	}
 	out = append(out, ruleMismatches(c)...)
 	out = append(out, differentMachines(c)...)
 	few := 0
@@ -53,6 +58,16 @@ func warnings(c *records.Collection, s *Summary) []warning {
 		}
 	}
 	return out
+}
+
+// shownByPackets reports whether packets showed when a subject's changes were there.
+func shownByPackets(one *records.Series) bool {
+	for _, cell := range one.Cells {
+		if slices.ContainsFunc(cell.Records, func(r records.Record) bool { return r.Method == raw.ByPackets }) {
+			return true
+		}
+	}
+	return false
 }
 
 // ruleMismatches compares, after each settle, the kernel's rule counts with the expected numbers.
