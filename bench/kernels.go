@@ -44,10 +44,14 @@ func (o *ExecuteOptions) checkKernels() error {
 		return nil
 	}
 	for _, s := range o.running {
-		if s.Backend != subject.IPVS {
-			continue
+		var err error
+		switch {
+		case s.Backend == subject.IPVS:
+			err = visible.HasIPVS()
+		case s.Proxier == subject.Cilium:
+			err = visible.HasBPF()
 		}
-		if err := visible.HasIPVS(); err != nil {
+		if err != nil {
 			return fmt.Errorf("subject %s: %w", s.Name, err)
 		}
 	}

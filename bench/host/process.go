@@ -87,7 +87,7 @@ func (r *Host) startProcess(ctx context.Context) (Subject, error) {
 	}
 	log := filepath.Join(r.Lab.Dir, "subject.log")
 	if s.process, err = process.Start(ctx, process.Options{
-		Path: path, Args: args, Env: env, LogFile: log, Name: r.About.Name, Confine: netns.Confine,
+		Path: path, Args: args, Env: env, Stdin: r.About.Stdin(), LogFile: log, Name: r.About.Name, Confine: netns.Confine,
 	}); err != nil {
 		cancel()
 		return nil, err
