@@ -118,6 +118,11 @@ func (r *Host) openHarness(ctx context.Context) error {
 			r.Fail(fmt.Errorf("fake API server: %w", err))
 		}
 	}()
+	if r.About.Proxier == subject.Cilium { // it does not start without one
+		if err := netns.MountBPF(); err != nil {
+			return err
+		}
+	}
 	if err := r.watchKernel(); err != nil {
 		return err
 	}

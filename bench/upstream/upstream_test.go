@@ -210,7 +210,7 @@ func TestWithoutGo(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	name := fmt.Sprintf("kube-proxy-%s-go1.20-%s", Pinned, runtime.GOARCH)
-	path, err := Cache{cache}.Get(t.Context(), name, (&builder{version: Pinned}).origin(), func(path string) error {
+	path, err := Cache{cache}.Get(t.Context(), name, (&builder{version: Pinned, mod: pinnedMod, sum: pinnedSum}).origin(), func(path string) error {
 		return os.WriteFile(path, []byte("#!/bin/sh\necho Kubernetes "+Pinned+"\n"), 0o755)
 	})
 	if err != nil {

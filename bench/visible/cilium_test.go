@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"synclab/bench/netns"
 	"synclab/bench/seeds"
 	"synclab/bench/upstream"
 	"synclab/sim"
@@ -23,6 +24,9 @@ func (p *play) cilium() *os.Process {
 	case errors.Is(err, upstream.ErrNotBuilt):
 		t.Skip("no cilium-lb here; 'synclab cilium' builds it")
 	case err != nil:
+		t.Fatal(err)
+	}
+	if err := netns.MountBPF(); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(binary, "--k8s-kubeconfig-path="+p.serve(t.TempDir()))
@@ -45,7 +49,8 @@ func needBPF(t *testing.T) {
 	}
 }
 
-// Changes of random clusters become visible in Cilium's maps.
+// Changes of random clusters become visible in Cilium's maps. The clusters have no external addresses: if Services share
+// one, Cilium ignores one of the Services.
 func TestCiliumRandomClusters(t *testing.T) {
 	needBPF(t)
 	once, relabelled := addressOnce{}, relabelled{}
@@ -56,10 +61,15 @@ func TestCiliumRandomClusters(t *testing.T) {
 				return false
 			}
 			once.change(c)
-			if slice, ok := c.Object.(*discoveryv1.EndpointSlice); ok && c.Op != sim.Delete {
-				for i := range slice.Endpoints { // a copy of once
-					asCilium(&slice.Endpoints[i])
+			switch object := c.Object.DeepCopyObject().(type) {
+			case *corev1.Service:
+				object.Spec.ExternalIPs, object.Status.LoadBalancer = nil, corev1.LoadBalancerStatus{}
+				c.Object = object
+			case *discoveryv1.EndpointSlice:
+				for i := range object.Endpoints {
+					asCilium(&object.Endpoints[i])
 				}
+				c.Object = object
 			}
 			return true
 		},
@@ -67,9 +77,9 @@ func TestCiliumRandomClusters(t *testing.T) {
 }
 
 // asCilium removes what Cilium treats in another way than kube-proxy: hints for zones and nodes, which it ignores by
-// default, and endpoints without a node, which are local for it.
+// default, all but the first address, and endpoints without a node, which are local for it.
 func asCilium(ep *discoveryv1.Endpoint) {
-	ep.Hints = nil
+	ep.Hints, ep.Addresses = nil, ep.Addresses[:1]
 	if ep.NodeName == nil {
 		gone := "gone"
 		ep.NodeName = &gone
@@ -79,7 +89,9 @@ func asCilium(ep *discoveryv1.Endpoint) {
 // The maps of a process count from when it has them until it exits; those of another process are not mistaken for them.
 func TestCiliumOwner(t *testing.T) {
 	needBPF(t)
-	world := newWorld(t, mixed, 1)
+	shape := mixed
+	shape.TopologyHints = 0 // see asCilium
+	world := newWorld(t, shape, 1)
 	p := newPlay(t, world.Objects(), Cilium)
 	process := p.cilium()
 	p.wait()
