@@ -46,7 +46,7 @@ type ciliumMaps struct {
 type ciliumFamily struct{ services, backends *ebpf.Map }
 
 // ErrNoBPF means that this user or kernel has no BPF maps. Other errors wrap it.
-var ErrNoBPF = errors.New("Cilium needs BPF maps: run as root, on a kernel with BPF")
+var ErrNoBPF = errors.New("no BPF maps here: run as root, on a kernel with BPF")
 
 // HasBPF returns ErrNoBPF if this process cannot make BPF maps, or not read those of others.
 func HasBPF() error {
