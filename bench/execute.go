@@ -254,6 +254,12 @@ func (o *ExecuteOptions) fill() error {
 		}
 		o.running = append(o.running, to)
 	}
+	moves := slices.ContainsFunc(o.Scenario.Steps, func(s scenarios.Step) bool { return s.Migrate != nil })
+	for _, s := range o.running {
+		if !s.CarriesPackets() && (moves || flow.SendsFlows(o.Scenario)) {
+			return fmt.Errorf("subject %s: steps traffic, migrate and probes with flows need a subject that carries packets, but Synclab runs only the control plane of this one: leave it out", s.Name)
+		}
+	}
 	if err := o.checkKernels(); err != nil {
 		return err
 	}

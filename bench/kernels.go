@@ -44,15 +44,22 @@ func (o *ExecuteOptions) checkKernels() error {
 		return nil
 	}
 	for _, s := range o.running {
-		if s.Backend != subject.IPVS {
-			continue
-		}
-		if err := visible.HasIPVS(); err != nil {
-			otherwise := "measure on another kernel (--kernel 6.12)"
-			if o.calibrates {
-				otherwise = "leave the subject out, since a calibration on a guest's kernel would not predict this machine"
+		var err error
+		switch {
+		case s.Proxier == subject.Cilium:
+			err = visible.HasBPF()
+		case s.Backend != subject.IPVS:
+		case o.calibrates:
+			if err = visible.HasIPVS(); err != nil {
+				err = fmt.Errorf("%w, or leave the subject out, since a calibration on a guest's kernel would not predict this machine", err)
 			}
-			return fmt.Errorf("subject %s: %w, or %s", s.Name, err, otherwise)
+		default:
+			if err = visible.HasIPVS(); err != nil {
+				err = fmt.Errorf("%w, or measure on another kernel (--kernel 6.12)", err)
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("subject %s: %w", s.Name, err)
 		}
 	}
 	return nil

@@ -25,6 +25,20 @@ func TestSettingsNeedAProcess(t *testing.T) {
 	}
 }
 
+// A subject that carries no packets is refused where a scenario sends some.
+func TestCiliumCarriesNoPackets(t *testing.T) {
+	for name, step := range map[string]scenarios.Step{
+		"traffic": {Traffic: &scenarios.Traffic{}}, "flows": {Probe: &scenarios.Probe{Method: "flow"}},
+		"verdicts": {Probe: &scenarios.Probe{Kind: "verdicts"}}, "check": {Check: &scenarios.Check{}},
+		"migrate": {Migrate: &scenarios.Migrate{To: "synclab/nftables"}},
+	} {
+		o := ExecuteOptions{Subjects: []string{"cilium/lb"}, Scenario: &scenarios.Scenario{Steps: []scenarios.Step{step}}}
+		if err := o.fill(); err == nil || !strings.Contains(err.Error(), "leave it out") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // A followed cluster's remarks come from a separate goroutine.
 func TestProgressIsToldOneAtATime(t *testing.T) {
 	var inside, most atomic.Int32

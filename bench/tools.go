@@ -61,6 +61,12 @@ func (o *ExecuteOptions) prepareTools(ctx context.Context, versions *raw.Version
 			versions.KubeProxy = version // the names of other subjects contain their versions
 		}
 	}
+	if slices.ContainsFunc(o.running, func(s subject.Spec) bool { return s.Proxier == subject.Cilium }) {
+		if o.tools.Cilium.Path, versions.Cilium, err = upstream.Cilium(ctx, upstream.Options{Progress: note}); err != nil {
+			return err
+		}
+		o.tools.Cilium.Version = versions.Cilium
+	}
 	o.tools.Shim, err = shim.Command(ctx)
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"synclab/bench/raw"
+	"synclab/bench/subject"
 	"synclab/proxier"
 	"synclab/proxier/iptables"
 	"synclab/scenarios"
@@ -56,9 +57,9 @@ func init() {
 			losesFlows: "a Service whose rules are refused is left out, or keeps its old rules",
 		},
 		scenarios.FaultLockHeld: {inject: fixed((*Faults).lock), spared: (*Faults).withoutLock, FailsRestores: true},
-		scenarios.FaultWriter:   {inject: fixed((*Faults).compete)},
+		scenarios.FaultWriter:   {inject: fixed((*Faults).compete), spared: (*Faults).withoutTables},
 		scenarios.FaultFlush: {
-			inject: fixed((*Faults).flushed), removesRules: true, losesFlows: "no rule has its Service until the repair",
+			inject: fixed((*Faults).flushed), spared: (*Faults).withoutTables, removesRules: true, losesFlows: "no rule has its Service until the repair",
 		},
 		scenarios.FaultDelete: {
 			inject: (*Faults).deleted, spared: (*Faults).withoutFormat, removesRules: true,
@@ -113,7 +114,17 @@ func (r *Faults) withoutShim() string {
 	return "needs the feed " + raw.FeedAPI
 }
 
+func (r *Faults) withoutTables() string {
+	if r.About.Proxier != subject.Cilium {
+		return ""
+	}
+	return r.Subject + " writes BPF maps and no tables"
+}
+
 func (r *Faults) withoutLock() string {
+	if why := r.withoutTables(); why != "" {
+		return why
+	}
 	if r.About.Backend == "" || r.Variant == iptables.Legacy {
 		return ""
 	}
@@ -128,6 +139,9 @@ func (r *Faults) withoutProcess() string {
 }
 
 func (r *Faults) withoutFormat() string {
+	if why := r.withoutTables(); why != "" {
+		return why
+	}
 	if r.About.Backend != "" && r.About.RulesCarry() {
 		return ""
 	}

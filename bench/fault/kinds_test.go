@@ -1,8 +1,13 @@
 package fault
 
 import (
+	"maps"
+	"slices"
 	"testing"
 
+	"synclab/bench/pass"
+	"synclab/bench/raw"
+	"synclab/bench/subject"
 	"synclab/scenarios"
 )
 
@@ -23,6 +28,24 @@ func TestMayFail(t *testing.T) {
 	} {
 		if got := MayFail(steps, c.from, c.to); got != c.want {
 			t.Errorf("from %q to %q: %v", c.from, c.to, got)
+		}
+	}
+}
+
+// Faults of tools and tables cannot affect a subject with BPF maps; those of its process and of the API can.
+func TestCiliumIsSpared(t *testing.T) {
+	about, err := subject.Parse("cilium/lb")
+	if err != nil {
+		t.Fatal(err)
+	}
+	faults := &Faults{Env: &pass.Env{Assignment: pass.Assignment{Feed: raw.FeedAPI, Subject: about.Name}, About: about}}
+	spared := []string{
+		scenarios.FaultRestoreFails, scenarios.FaultRestoreKilled, scenarios.FaultRuleRefused, scenarios.FaultLockHeld, scenarios.FaultWriter,
+		scenarios.FaultFlush, scenarios.FaultDelete, scenarios.FaultReference,
+	}
+	for _, kind := range slices.Sorted(maps.Keys(Kinds)) {
+		if why := faults.unaffected(&scenarios.Fault{Kind: kind}); (why != "") != slices.Contains(spared, kind) {
+			t.Errorf("%s: spared since %q", kind, why)
 		}
 	}
 }

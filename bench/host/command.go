@@ -8,6 +8,9 @@ import (
 	"strings"
 	"text/template"
 
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kube-proxy/config/v1alpha1"
 	"sigs.k8s.io/yaml"
 
@@ -56,6 +59,9 @@ func (r *Host) command() (path string, args, env []string, err error) {
 		return r.Tools.KubeProxy[r.About.Version].Path, []string{"--config=" + configFile}, env, nil
 	case subject.Synclab:
 		return r.ownCommand(configFile, env)
+	case subject.Cilium:
+		// The name makes it know which endpoints are local.
+		return r.Tools.Cilium.Path, r.ciliumArgs(kubeconfigFile), append(env, "K8S_NODE_NAME="+cfg.HostnameOverride), nil
 	}
 	words := make([]string, len(r.About.Command))
 	replace := strings.NewReplacer("{config}", configFile, "{kubeconfig}", kubeconfigFile, "{node}", cfg.HostnameOverride)
@@ -63,6 +69,30 @@ func (r *Host) command() (path string, args, env []string, err error) {
 		words[i] = replace.Replace(word)
 	}
 	return words[0], words[1:], env, nil
+}
+
+// ciliumArgs makes the maps large enough for twice the Services and endpoints that there are: the kernel reserves the
+// memory of whole maps, and the default is too small for 10,000 Services.
+func (r *Host) ciliumArgs(kubeconfig string) []string {
+	objects := r.World.Objects()
+	endpoints := map[types.NamespacedName]int{}
+	for _, slice := range objects.Slices {
+		endpoints[types.NamespacedName{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]}] += len(slice.Endpoints)
+	}
+	needed := 0
+	for _, svc := range objects.Services {
+		addresses := 1
+		if svc.Spec.Type != corev1.ServiceTypeClusterIP {
+			addresses += 2 * (1 + len(svc.Status.LoadBalancer.Ingress)) // for packets of the node, and for others
+		}
+		addresses += 2 * len(svc.Spec.ExternalIPs)
+		needed += len(svc.Spec.Ports) * addresses * (1 + endpoints[types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}])
+	}
+	entries := 65536
+	for entries < 2*needed {
+		entries *= 2
+	}
+	return []string{"--k8s-kubeconfig-path=" + kubeconfig, fmt.Sprintf("--bpf-lb-map-max=%d", entries)}
 }
 
 // ownCommand runs this program as the lab's proxier.

@@ -70,7 +70,7 @@ func (r *Host) startProcess(ctx context.Context) (Subject, error) {
 	}
 	log := filepath.Join(r.Lab.Dir, "subject.log")
 	if s.process, err = process.Start(ctx, process.Options{
-		Path: path, Args: args, Env: env, LogFile: log, Name: r.About.Name, Confine: netns.Confine,
+		Path: path, Args: args, Env: env, Stdin: r.About.Stdin(), LogFile: log, Name: r.About.Name, Confine: netns.Confine,
 	}); err != nil {
 		cancel()
 		return nil, err
@@ -101,6 +101,11 @@ func (r *Host) openHarness(ctx context.Context) error {
 			r.Fail(fmt.Errorf("fake API server: %w", err))
 		}
 	}()
+	if r.About.Proxier == subject.Cilium { // it does not start without one
+		if err := netns.MountBPF(); err != nil {
+			return err
+		}
+	}
 	if err := r.watchKernel(ctx); err != nil {
 		return err
 	}

@@ -106,10 +106,16 @@ func readOnly() (err error) {
 		return fmt.Errorf("private mounts: %w", err)
 	}
 	defer func() {
-		// The recursive change below makes the namespace's own sysctls read-only too.
+		// The recursive change below makes the namespace's own sysctls and BPF file system read-only too.
 		clear := unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY}
-		if e := unix.MountSetattr(unix.AT_FDCWD, ownSysctls, 0, &clear); e != nil {
-			err = errors.Join(err, fmt.Errorf("%s: %w", ownSysctls, e))
+		own := []string{ownSysctls}
+		if ownBPF.Load() {
+			own = append(own, bpfFS)
+		}
+		for _, path := range own {
+			if e := unix.MountSetattr(unix.AT_FDCWD, path, 0, &clear); e != nil {
+				err = errors.Join(err, fmt.Errorf("%s: %w", path, e))
+			}
 		}
 	}()
 	for _, path := range append([]string{ownSysctls}, globals...) {

@@ -17,7 +17,7 @@ import (
 
 // machines are files through which real root can change the machine; own belongs to the namespace.
 var (
-	machines = []string{"/proc/sys/vm/swappiness", "/proc/sys/kernel/panic", "/proc/sysrq-trigger", "/sys/kernel", "/sys/fs/cgroup"}
+	machines = []string{"/proc/sys/vm/swappiness", "/proc/sys/kernel/panic", "/proc/sysrq-trigger", "/sys/kernel", "/sys/fs/cgroup", "/sys/fs/bpf"}
 	own      = "/proc/sys/net/ipv4/ip_forward"
 )
 
@@ -116,6 +116,13 @@ func TestConfine(t *testing.T) {
 	// The confined thread has ended with its goroutine: the rest of this process is not confined.
 	if again := started(func() error { return nil }); again != free {
 		t.Errorf("other threads are confined afterwards: %q", again)
+	}
+	if err := netns.MountBPF(); err != nil {
+		t.Logf("not tested with a BPF file system of the namespace: %v", err)
+		return
+	}
+	if confined = started(netns.Confine); !strings.Contains(confined, "writes /sys/fs/bpf\n") || strings.Contains(confined, "writes /sys/kernel\n") {
+		t.Errorf("with a BPF file system of the namespace, a confined process reaches %q", confined)
 	}
 }
 

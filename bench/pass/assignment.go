@@ -30,7 +30,8 @@ type Assignment struct {
 // inside, there is no network, and HOME may differ.
 type Tools struct {
 	KubeProxy map[string]Program // by the version of a subject
-	Shim      string             // path; empty with FeedInformers
+	Cilium    Program
+	Shim      string // path; empty with FeedInformers
 }
 
 // Program is a program that was built or found.

@@ -27,6 +27,8 @@ type Options struct {
 	Args []string // without the command's name
 	// Env is the whole environment ("NAME=value"); nil means this process's environment.
 	Env []string
+	// Stdin is written to its standard input, which then stays open. Empty: standard input is empty.
+	Stdin string
 	// Dir is the working directory; empty means this process's directory.
 	Dir string
 	// LogFile gets standard output and error. Start appends to it, so that one file covers a subject and its restarts.
@@ -47,6 +49,8 @@ type Process struct {
 	opts Options
 	pid  int
 	log  int64 // offset of its output in the log file
+	// stdin keeps its standard input open; nil: it has none.
+	stdin *os.File
 
 	stopping atomic.Bool
 	done     chan struct{}
@@ -74,19 +78,39 @@ func Start(ctx context.Context, opts Options) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start %s: log: %w", opts.Name, err)
 	}
+	p := &Process{opts: opts, log: before.Size(), done: make(chan struct{})}
 	cmd := exec.Command(opts.Path, opts.Args...)
 	cmd.Env, cmd.Dir = opts.Env, opts.Dir
 	cmd.Stdout, cmd.Stderr = log, log
+	if opts.Stdin != "" {
+		in, out, err := inputOf(opts.Stdin)
+		if err != nil {
+			return nil, fmt.Errorf("start %s: standard input: %w", opts.Name, err)
+		}
+		defer in.Close()
+		cmd.Stdin, p.stdin = in, out
+	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
 
-	p := &Process{opts: opts, log: before.Size(), done: make(chan struct{})}
 	started := make(chan error)
 	go p.run(cmd, started)
 	if err := <-started; err != nil {
+		p.stdin.Close() // no error if there is none
 		return nil, fmt.Errorf("start %s: %w", opts.Name, err)
 	}
 	context.AfterFunc(ctx, func() { _ = p.Stop(context.WithoutCancel(ctx)) })
 	return p, nil
+}
+
+// inputOf returns a pipe with a text that fits into it.
+func inputOf(text string) (in, out *os.File, err error) {
+	if in, out, err = os.Pipe(); err != nil {
+		return nil, nil, err
+	}
+	if _, err := out.WriteString(text); err != nil {
+		return nil, nil, errors.Join(err, in.Close(), out.Close())
+	}
+	return in, out, nil
 }
 
 // run waits for the process from its start to its end. The kernel sends the parent-death signal when the forking thread
@@ -117,6 +141,7 @@ func (p *Process) run(cmd *exec.Cmd, started chan<- error) {
 		p.err = p.unexpected(exit)
 	}
 	p.mu.Unlock()
+	_ = p.stdin.Close()
 	close(p.done)
 }
 

@@ -127,6 +127,21 @@ func TestUnexpectedExit(t *testing.T) {
 	}
 }
 
+// A process reads its standard input, which stays open.
+func TestStdin(t *testing.T) {
+	opts := shell("while read line; do echo read $line; done; echo closed")
+	opts.Stdin = "one\ntwo\n"
+	p, lines := start(t, opts)
+	for _, want := range []string{"read one", "read two"} {
+		if got := next(t, lines); got != want {
+			t.Errorf("it says %q, want %q", got, want)
+		}
+	}
+	if err := p.Stop(t.Context()); err != nil { // its input had not ended, so that it still ran
+		t.Error(err)
+	}
+}
+
 func TestExitZeroIsUnexpected(t *testing.T) {
 	opts := shell("exit 0")
 	opts.LogFile = filepath.Join(t.TempDir(), "log")

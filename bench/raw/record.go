@@ -235,6 +235,7 @@ type Versions struct {
 	IPTablesNft    string `json:"iptablesNft,omitempty"`
 	Nft            string `json:"nft,omitempty"`
 	KubeProxy      string `json:"kubeProxy,omitempty"`
+	Cilium         string `json:"cilium,omitempty"`
 }
 
 // Machine that the run used.

@@ -21,7 +21,7 @@ type Spec struct {
 	// with the suffixes of its settings: "synclab/nftables+tuned".
 	Name string
 	Settings
-	// Proxier is Synclab, KubeProxy or Exec.
+	// Proxier is Synclab, KubeProxy, Cilium or Exec.
 	Proxier string
 	// Version of KubeProxy, such as v1.34.2; empty: the run's version.
 	Version string
@@ -39,7 +39,10 @@ type Spec struct {
 const (
 	Synclab   = "synclab"
 	KubeProxy = "kube-proxy"
-	Exec      = "exec"
+	// Cilium is the control plane of Cilium's load balancer. It writes BPF maps, which carry no packets without Cilium's
+	// programs.
+	Cilium = "cilium"
+	Exec   = "exec"
 )
 
 // IPVS is a backend of kube-proxy that Synclab's own proxier does not have. Not every kernel has it.
@@ -58,6 +61,7 @@ func All() []Spec {
 		{Name: "kube-proxy/iptables-nft", Proxier: KubeProxy, Backend: proxier.Iptables, Variant: iptables.Nft},
 		{Name: "kube-proxy/nftables", Proxier: KubeProxy, Backend: proxier.Nftables},
 		{Name: "kube-proxy/ipvs", Proxier: KubeProxy, Backend: IPVS},
+		{Name: "cilium/lb", Proxier: Cilium},
 	}
 }
 
@@ -239,6 +243,8 @@ func (s Spec) RulesetReader() string {
 		return visible.IPVS
 	case s.Backend == proxier.Userspace:
 		return visible.Userspace
+	case s.Proxier == Cilium:
+		return visible.Cilium
 	case s.Variant != "":
 		return "iptables-" + string(s.Variant)
 	}
@@ -247,12 +253,28 @@ func (s Spec) RulesetReader() string {
 
 // HasTools reports whether the subject writes rules with tools, which the shim sees.
 func (s Spec) HasTools() bool {
-	return s.Proxier != Synclab || s.Backend != proxier.Nftables
+	return s.Proxier != Cilium && (s.Proxier != Synclab || s.Backend != proxier.Nftables)
+}
+
+// HasMetrics reports whether the subject serves metrics under kube-proxy's names. Exec subjects may.
+func (s Spec) HasMetrics() bool { return s.Proxier == Synclab || s.Proxier == KubeProxy }
+
+// CarriesPackets reports whether packets to Services reach endpoints while the subject runs.
+func (s Spec) CarriesPackets() bool { return s.Proxier != Cilium }
+
+// Stdin is what the subject's process reads when it starts: the program of Cilium waits for commands.
+func (s Spec) Stdin() string {
+	if s.Proxier == Cilium {
+		return "hive/start\n"
+	}
+	return ""
 }
 
 // RulesCarry reports whether rules of iptables or nftables alone decide where packets go. The lab does not know that of
 // Exec subjects.
-func (s Spec) RulesCarry() bool { return s.Backend != IPVS && s.Backend != proxier.Userspace }
+func (s Spec) RulesCarry() bool {
+	return s.Backend != IPVS && s.Backend != proxier.Userspace && s.CarriesPackets()
+}
 
 // OfProcess reports whether the subject can only be measured as a separate process.
 func (s Spec) OfProcess() bool { return s.Backend == proxier.Userspace || s.Settings.OfProcess() }

@@ -24,9 +24,12 @@ type builder struct {
 	Options
 	cache              Cache
 	command            string
+	program            string // path of its package
 	version, goVersion string
-	minor              string // 36 for v1.36.3
-	staging            string // v0.36.3 for v1.36.3: the version of the modules in the staging folders
+	ldflags            string
+	// mod and sum are the files of the module to build in; nil: made for a version of Kubernetes that is not pinned.
+	mod, sum []byte
+	staging  string // v0.36.3 for v1.36.3: the version of the modules in Kubernetes' staging folders
 }
 
 func (b *builder) say(format string, args ...any) {
@@ -49,12 +52,10 @@ func (b *builder) build(ctx context.Context, path string) error {
 		return fmt.Errorf("build %s: %w", b.version, err)
 	}
 	args := []string{"build", "-v", "-trimpath", "-buildvcs=false"}
-	if b.version != Pinned {
+	if b.mod == nil {
 		args = append(args, "-mod=mod")
 	}
-	const version = "k8s.io/component-base/version"
-	ldflags := fmt.Sprintf("-s -w -X %[1]s.gitVersion=%[2]s -X %[1]s.gitMajor=1 -X %[1]s.gitMinor=%[3]s", version, b.version, b.minor)
-	args = append(args, "-ldflags", ldflags, "-o", path, kubernetes+"/cmd/"+b.command)
+	args = append(args, "-ldflags", "-s -w"+b.ldflags, "-o", path, b.program)
 	if _, err := Go(ctx, dir, []string{"GOFLAGS=", "CGO_ENABLED=0"}, b.counter(), args...); err != nil {
 		return fmt.Errorf("build %s: %w", b.version, err)
 	}
@@ -116,23 +117,23 @@ var pinnedMod []byte
 //go:embed kubernetes.sum
 var pinnedSum []byte
 
-// origin returns the source of a command. For the pinned version it is the digest of its module files, which contain
+// origin returns the source of a command. For a pinned version it is the digest of its module files, which contain
 // the digests of all modules. Otherwise it is the version, whose digest is in Go's checksum database.
 func (b *builder) origin() string {
-	if b.version != Pinned {
+	if b.mod == nil {
 		return kubernetes + "@" + b.version
 	}
 	digest := sha256.New()
-	digest.Write(pinnedMod)
-	digest.Write(pinnedSum)
+	digest.Write(b.mod)
+	digest.Write(b.sum)
 	return fmt.Sprintf("sha256:%x", digest.Sum(nil))
 }
 
 // module prepares dir as the module to build in. For versions that are not pinned, it copies the replace lines of
 // k8s.io/kubernetes, with published modules instead of staging folders, and the lines that set Go's behaviour.
 func (b *builder) module(ctx context.Context, dir string) error {
-	if b.version == Pinned {
-		return errors.Join(writeIn(dir, "go.mod", pinnedMod), writeIn(dir, "go.sum", pinnedSum))
+	if b.mod != nil {
+		return errors.Join(writeIn(dir, "go.mod", b.mod), writeIn(dir, "go.sum", b.sum))
 	}
 	out, err := Go(ctx, dir, []string{"GOFLAGS=-mod=mod"}, nil, "mod", "download", "-json", kubernetes+"@"+b.version)
 	var module struct{ GoMod, Error string }

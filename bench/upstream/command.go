@@ -112,32 +112,47 @@ func Minor(version string) int {
 	return minor
 }
 
-// find returns the path in the cache. It builds the command first if necessary.
+// find returns the path of a command of Kubernetes in the cache. It builds the command first if necessary.
 func find(ctx context.Context, name string, opts Options) (string, error) {
 	version, err := ParseVersion(cmp.Or(opts.Version, Pinned))
 	if err != nil {
 		return "", err
 	}
 	parts := versions.FindStringSubmatch(version)
-	cache, err := OpenCache(opts.Cache)
-	if err != nil {
+	const says = "k8s.io/component-base/version"
+	b := builder{
+		Options: opts, command: name, program: kubernetes + "/cmd/" + name, version: version, staging: "v0." + parts[1] + "." + parts[2],
+		ldflags: fmt.Sprintf(" -X %[1]s.gitVersion=%[2]s -X %[1]s.gitMajor=1 -X %[1]s.gitMinor=%[3]s", says, version, parts[1]),
+	}
+	if version == Pinned {
+		b.mod, b.sum = pinnedMod, pinnedSum
+	}
+	path, err := b.find(ctx)
+	if errors.Is(err, ErrNoGo) {
+		err = fmt.Errorf("%w; or set the path of an existing binary", err)
+	}
+	return path, err
+}
+
+// find returns the path in the cache. It builds the command first if necessary.
+func (b *builder) find(ctx context.Context) (string, error) {
+	var err error
+	if b.cache, err = OpenCache(b.Cache); err != nil {
 		return "", err
 	}
-	b := builder{Options: opts, cache: cache, command: name, version: version, minor: parts[1], staging: "v0." + parts[1] + "." + parts[2]}
-	goVersion, err := GoVersion(ctx)
-	if err != nil || opts.CachedOnly {
+	b.goVersion, err = GoVersion(ctx)
+	if err != nil || b.CachedOnly {
 		// Without a build, use a binary that was built with another Go version.
-		if path := cache.newest(fmt.Sprintf("%s-%s-go*-%s", name, version, runtime.GOARCH), b.origin()); path != "" {
+		if path := b.cache.newest(fmt.Sprintf("%s-%s-go*-%s", b.command, b.version, runtime.GOARCH), b.origin()); path != "" {
 			return path, nil
 		}
-		if opts.CachedOnly {
-			return "", fmt.Errorf("%s: %w", version, ErrNotBuilt)
+		if b.CachedOnly {
+			err = ErrNotBuilt
 		}
-		return "", fmt.Errorf("%s: %w; or set the path of an existing binary", version, err)
+		return "", fmt.Errorf("%s: %w", b.version, err)
 	}
-	b.goVersion = goVersion
-	file := fmt.Sprintf("%s-%s-%s-%s", name, version, goVersion, runtime.GOARCH)
-	return cache.Get(ctx, file, b.origin(), func(path string) error { return b.build(ctx, path) })
+	file := fmt.Sprintf("%s-%s-%s-%s", b.command, b.version, b.goVersion, runtime.GOARCH)
+	return b.cache.Get(ctx, file, b.origin(), func(path string) error { return b.build(ctx, path) })
 }
 
 // newest returns the newest intact file that matches a pattern; empty if there is none.

@@ -212,7 +212,7 @@ func TestWithoutGo(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	name := fmt.Sprintf("kube-proxy-%s-go1.20-%s", Pinned, runtime.GOARCH)
-	path, err := Cache{cache}.Get(t.Context(), name, (&builder{version: Pinned}).origin(), func(path string) error {
+	path, err := Cache{cache}.Get(t.Context(), name, (&builder{version: Pinned, mod: pinnedMod, sum: pinnedSum}).origin(), func(path string) error {
 		return os.WriteFile(path, []byte("#!/bin/sh\necho Kubernetes "+Pinned+"\n"), 0o755)
 	})
 	if err != nil {
@@ -292,8 +292,33 @@ func TestCacheWithoutHome(t *testing.T) {
 	}
 }
 
-// TestPinnedModule checks that the constant and the module have the same version.
+// Cilium's load balancer is built from its own module, once.
+func TestBuildsCilium(t *testing.T) {
+	account := fakeGo(t, "")
+	opts := Options{Cache: t.TempDir(), CachedOnly: true}
+	if _, _, err := Cilium(t.Context(), opts); !errors.Is(err, ErrNotBuilt) {
+		t.Errorf("before the build: %v", err)
+	}
+	opts.CachedOnly = false
+	for range 2 {
+		if _, version, err := Cilium(t.Context(), opts); err != nil || version != CiliumVersion {
+			t.Fatal(version, err)
+		}
+	}
+	if calls := account(); len(calls) != 1 || !strings.HasSuffix(calls[0], " github.com/cilium/cilium/pkg/loadbalancer/repl") {
+		t.Errorf("go was called: %q", calls)
+	}
+	if got, err := os.ReadFile(goModOf(t)); err != nil || !bytes.Equal(got, ciliumMod) {
+		t.Errorf("built in module %q, %v", got, err)
+	}
+}
+
+// TestPinnedModule checks that the constants and the modules have the same versions.
 func TestPinnedModule(t *testing.T) {
+	const cilium = "github.com/cilium/cilium " + CiliumVersion
+	if !bytes.Contains(ciliumMod, []byte("\nrequire "+cilium+"\n")) || !bytes.Contains(ciliumSum, []byte("\n"+cilium+" h1:")) {
+		t.Errorf("cilium.mod or cilium.sum is not of version %s", CiliumVersion)
+	}
 	if !bytes.Contains(pinnedMod, []byte("\t"+kubernetes+" "+Pinned+" ")) || !bytes.Contains(pinnedSum, []byte("\n"+kubernetes+" "+Pinned+" h1:")) {
 		t.Errorf("kubernetes.mod or kubernetes.sum is not of version %s", Pinned)
 	}

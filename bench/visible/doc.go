@@ -14,9 +14,9 @@
 //  4. One goroutine reports VisibleChanges. Wait, Recheck and Quiet let steps of a scenario wait for the kernel. Installed
 //     counts the rules in the kernel.
 //
-// A RulesetReader reads the rules of one kind of subject. There are six: iptables-legacy, iptables-nft, nftables
-// (kube-proxy's), ipvs, synclab-nftables and userspace. Another layout needs only an implementation of that interface.
-// The seventh, packets, reads no rules: it sends flows to the Services of a subject whose rules no other reader finds.
+// A RulesetReader reads the rules of one kind of subject. There are seven: iptables-legacy, iptables-nft, nftables
+// (kube-proxy's), ipvs, cilium, synclab-nftables and userspace. Another layout needs only an implementation of that interface.
+// The eighth, packets, reads no rules: it sends flows to the Services of a subject whose rules no other reader finds.
 // docs/design/visibility.md explains the readers, and how exact a VisibleChange is.
 //
 // Not modelled: how a port without endpoints rejects packets (a Service is awaited once it has endpoints), addresses,

@@ -9,15 +9,12 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/moby/ipvs"
 	"github.com/sirupsen/logrus"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
-
-	"synclab/proxier/tracker"
 )
 
 // IPVS has a virtual server for each address of a Service port, and a real server for each endpoint. kube-proxy's
@@ -112,9 +109,9 @@ func (r *ipvsReader) fingerprint() (uint64, error) {
 	return hash.Sum64(), nil
 }
 
-func (r *ipvsReader) Look() (Snapshot, error) { return ipvsLook{r}, nil }
-
-func (r *ipvsReader) Endpoint(_ tracker.ServicePortName, text string) string { return text }
+func (r *ipvsReader) Look() (Snapshot, error) {
+	return clusterIPs{r, r.frontends, r.endpoints}, nil
+}
 
 // Installed counts virtual servers as rules and real servers as elements.
 func (r *ipvsReader) Installed(family corev1.IPFamily) (Installed, error) {
@@ -175,50 +172,9 @@ func addressFamily(family corev1.IPFamily) uint16 {
 	return unix.AF_INET
 }
 
-type ipvsLook struct{ *ipvsReader }
-
-func (l ipvsLook) Close() {}
-
-// Port returns the endpoints of the port's cluster IP, if no older Service has it too.
-func (l ipvsLook) Port(family corev1.IPFamily, port tracker.ServicePortName) (State, error) {
-	var s State
-	s.Hidden.Cluster, s.Hidden.Local = true, true
-	at, local, shown := l.clusterIP(portKey{family, port})
-	if !shown {
-		return s, nil
-	}
-	texts, err := l.endpoints(at)
-	if err != nil {
-		return s, err
-	}
-	slices.Sort(texts)
-	if texts = slices.Compact(texts); local {
-		s.Local, s.Hidden.Local = texts, false
-	} else {
-		s.Cluster, s.Hidden.Cluster = texts, false
-	}
-	return s, nil
-}
-
-// clusterIP returns the place of a port's cluster IP, and whether it has the endpoints of this node only. It is not shown
-// if an older Service has the address.
-func (f *frontends) clusterIP(key portKey) (at place, local, shown bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	places := f.places[key]
-	if len(places) == 0 {
-		return place{}, false, false
-	}
-	claims := f.claims[places[0]]
-	if len(claims) == 0 { // the port was deleted: its endpoints must disappear
-		return places[0], false, true
-	}
-	return places[0], claims[0].InternalPolicyLocal, claims[0].Name == key.ServicePortName
-}
-
 // endpoints returns the real servers that get new flows to a place.
-func (l ipvsLook) endpoints(p place) ([]string, error) {
-	real, err := l.handle.GetDestinations(&ipvs.Service{
+func (r *ipvsReader) endpoints(p place) ([]string, error) {
+	real, err := r.handle.GetDestinations(&ipvs.Service{
 		AddressFamily: addressFamily(p.family), Protocol: protocolNumber(p.protocol),
 		Address: net.IP(p.addr.Addr().AsSlice()), Port: p.addr.Port(),
 	})
@@ -245,15 +201,4 @@ func protocolNumber(protocol corev1.Protocol) uint16 {
 		return unix.IPPROTO_SCTP
 	}
 	return unix.IPPROTO_TCP
-}
-
-// Dispatched: Port uses the lookup of packets, so its endpoints are dispatched.
-func (l ipvsLook) Dispatched(family corev1.IPFamily, port tracker.ServicePortName) (cluster, local bool, err error) {
-	s, err := l.Port(family, port)
-	return len(s.Cluster) > 0, len(s.Local) > 0, err
-}
-
-// Unrecognised: a server has no parts that this reader does not know.
-func (ipvsLook) Unrecognised(corev1.IPFamily, tracker.ServicePortName) (string, error) {
-	return "", nil
 }

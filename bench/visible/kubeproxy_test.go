@@ -43,33 +43,8 @@ func (p *play) kubeProxy(mode, variant string) {
 	case err != nil:
 		t.Fatal(err)
 	}
-	api, err := front.New(p.cluster, front.Options{Clock: clock.RealClock{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(api.Close)
-	listener, err := net.Listen("tcp", "127.0.0.1:0") // in this goroutine's namespace
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() { served <- api.Serve(ctx, listener) }()
-	t.Cleanup(func() { cancel(); <-served })
-
 	dir := t.TempDir()
-	write := func(name string, text []byte) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	kubeconfig, err := front.Kubeconfig("http://"+listener.Addr().String(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := write("config.yaml", fmt.Appendf(nil, `apiVersion: kubeproxy.config.k8s.io/v1alpha1
+	config := p.write(dir, "config.yaml", fmt.Appendf(nil, `apiVersion: kubeproxy.config.k8s.io/v1alpha1
 kind: KubeProxyConfiguration
 mode: %s
 hostnameOverride: %s
@@ -81,7 +56,7 @@ ipvs: {minSyncPeriod: 10ms}
 healthzBindAddress: 127.0.0.1:10256
 metricsBindAddress: 127.0.0.1:10249
 oomScoreAdj: 0
-`, mode, p.opts.Node.Name, write("kubeconfig", kubeconfig)))
+`, mode, p.opts.Node.Name, p.serve(dir)))
 	if variant != "" {
 		for _, name := range []string{"iptables", "ip6tables"} {
 			for _, tool := range []string{"", "-save", "-restore"} {
@@ -95,9 +70,49 @@ oomScoreAdj: 0
 			}
 		}
 	}
-	var log bytes.Buffer
 	cmd := exec.Command(binary, "--config", config)
 	cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
+	p.start(cmd)
+}
+
+func (p *play) write(dir, name string, text []byte) string {
+	p.t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		p.t.Fatal(err)
+	}
+	return path
+}
+
+// serve starts the fake API server of the play's cluster in the goroutine's namespace. It returns the kubeconfig's path.
+func (p *play) serve(dir string) string {
+	t := p.t
+	t.Helper()
+	api, err := front.New(p.cluster, front.Options{Clock: clock.RealClock{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(api.Close)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- api.Serve(ctx, listener) }()
+	t.Cleanup(func() { cancel(); <-served })
+	kubeconfig, err := front.Kubeconfig("http://"+listener.Addr().String(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.write(dir, "kubeconfig", kubeconfig)
+}
+
+// start runs a subject until the test ends.
+func (p *play) start(cmd *exec.Cmd) {
+	t := p.t
+	t.Helper()
+	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -106,14 +121,14 @@ oomScoreAdj: 0
 	running, end := context.WithCancelCause(t.Context())
 	p.running = running
 	go func() {
-		end(fmt.Errorf("kube-proxy exited: %w", cmp.Or(cmd.Wait(), errors.New("status 0"))))
+		end(fmt.Errorf("the subject exited: %w", cmp.Or(cmd.Wait(), errors.New("status 0"))))
 		close(ended)
 	}()
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		<-ended
 		if t.Failed() {
-			t.Logf("kube-proxy:\n%s", log.Bytes()[max(0, log.Len()-4000):])
+			t.Logf("the subject:\n%s", log.Bytes()[max(0, log.Len()-4000):])
 		}
 	})
 }
@@ -173,42 +188,60 @@ func TestKubeProxyRandomClusters(t *testing.T) {
 	} {
 		t.Run(x.reader, func(t *testing.T) {
 			needIPVS(t, x.reader)
-			cluster := random.New(random.Options{Seed: seed + uint64(i)})
-			objects := cluster.Objects()
 			// If namespace, name and port name together exceed 128 characters, nft rejects the comment that kube-proxy
 			// up to 1.36 makes of them, and with it every sync.
 			long := func(s *corev1.Service) bool { return x.mode == "nftables" && len(s.Namespace) == 63 }
-			objects.Services = slices.DeleteFunc(objects.Services, long)
 			// When a slice moves to another Service, kube-proxy also keeps its endpoints at the first Service.
 			relabelled := relabelled{}
-			for _, s := range objects.Slices {
-				relabelled.holds(s)
-			}
 			// If two slices of a Service have an address, kube-proxy picks one of the endpoints at random (address-twice).
 			once := addressOnce{}
-			for i, s := range objects.Slices {
-				objects.Slices[i] = once.keep(s)
-			}
-			p := newPlay(t, objects, x.reader)
-			p.kubeProxy(x.mode, x.variant)
-			p.wait()
-			for range 10 {
-				for _, c := range cluster.Next() {
-					if svc, ok := c.Object.(*corev1.Service); ok && long(svc) || relabelled.holds(c.Object) {
-						continue
-					}
-					if slice, ok := c.Object.(*discoveryv1.EndpointSlice); ok && c.Op == sim.Delete {
-						once.release(slice)
-					} else if ok {
-						c.Object = once.keep(slice)
-					}
-					p.change(c)
-				}
-				p.wait()
-			}
-			p.check()
+			playRandom(t, randomPlay{
+				seed: seed + uint64(i), reader: x.reader,
+				start: func(p *play) { p.kubeProxy(x.mode, x.variant) },
+				keep: func(c *sim.Change) bool {
+					svc, ok := c.Object.(*corev1.Service)
+					return !(ok && long(svc) || relabelled.holds(c.Object)) && once.change(c)
+				},
+			})
 		})
 	}
+}
+
+// randomPlay is a random cluster for a subject. keep may alter a change, and reports whether it shall happen.
+type randomPlay struct {
+	seed   uint64
+	reader string
+	start  func(*play)
+	keep   func(*sim.Change) bool
+}
+
+// playRandom waits for changes of a random cluster.
+func playRandom(t *testing.T, r randomPlay) {
+	cluster := random.New(random.Options{Seed: r.seed})
+	all := cluster.Objects()
+	objects := &sim.Objects{Nodes: all.Nodes}
+	for _, s := range all.Slices {
+		if c := (sim.Change{Op: sim.Add, Object: s}); r.keep(&c) {
+			objects.Slices = append(objects.Slices, c.Object.(*discoveryv1.EndpointSlice))
+		}
+	}
+	for _, s := range all.Services {
+		if c := (sim.Change{Op: sim.Add, Object: s}); r.keep(&c) {
+			objects.Services = append(objects.Services, c.Object.(*corev1.Service))
+		}
+	}
+	p := newPlay(t, objects, r.reader)
+	r.start(p)
+	p.wait()
+	for range 10 {
+		for _, c := range cluster.Next() {
+			if r.keep(&c) {
+				p.change(c)
+			}
+		}
+		p.wait()
+	}
+	p.check()
 }
 
 // addressOnce maps the addresses of a Service's endpoints, "namespace/service/address", to the slice that has them.
@@ -228,6 +261,16 @@ func (a addressOnce) keep(slice *discoveryv1.EndpointSlice) *discoveryv1.Endpoin
 		return false
 	})
 	return slice
+}
+
+// change keeps a slice of a change, or forgets it if it is deleted.
+func (a addressOnce) change(c *sim.Change) bool {
+	if slice, ok := c.Object.(*discoveryv1.EndpointSlice); ok && c.Op == sim.Delete {
+		a.release(slice)
+	} else if ok {
+		c.Object = a.keep(slice)
+	}
+	return true
 }
 
 // release forgets the addresses of a slice.

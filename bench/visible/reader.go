@@ -20,6 +20,8 @@ const (
 	SynclabNftables = "synclab-nftables"
 	// IPVS reads virtual and real servers.
 	IPVS = "ipvs"
+	// Cilium reads the BPF maps of Cilium's load balancer.
+	Cilium = "cilium"
 	// Userspace reads the rules and the endpoint log of Synclab's backend userspace. It needs Options.EndpointLog.
 	Userspace = "userspace"
 )
@@ -96,10 +98,12 @@ func NewRulesetReader(name string, families []corev1.IPFamily) (RulesetReader, e
 		return newOwnNftables()
 	case IPVS:
 		return newIPVS()
+	case Cilium:
+		return newCilium(families)
 	case "":
 		return newUnknown(families, nil)
 	}
-	return nil, fmt.Errorf("reader %q: want %s, %s, %s, %s, %s, or none to detect it", name, IptablesLegacy, IptablesNft, Nftables, SynclabNftables, IPVS)
+	return nil, fmt.Errorf("reader %q: want %s, %s, %s, %s, %s, %s, or none to detect it", name, IptablesLegacy, IptablesNft, Nftables, SynclabNftables, IPVS, Cilium)
 }
 
 func (o *Options) newReader() (RulesetReader, error) {

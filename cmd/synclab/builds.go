@@ -39,6 +39,26 @@ find it there and need neither.`,
 	return cmd
 }
 
+func newCilium(s streams) *cobra.Command {
+	return &cobra.Command{
+		Use:   "cilium",
+		Short: "Build Cilium's load balancer control plane if necessary, and print its path",
+		Long: `Cilium builds the program of subject cilium/lb from Cilium's Go module, unmodified, and
+prints its path and version. The result is kept in the user's cache folder, as with
+synclab kube-proxy.`,
+		Example: `  synclab cilium
+  synclab compare cold-start --subjects cilium/lb,kube-proxy/nftables`,
+		Args: argCount(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			path, version, err := upstream.Cilium(cmd.Context(), upstream.Options{Progress: func(text string) { fmt.Fprintln(s.err, text) }})
+			if err == nil {
+				fmt.Fprintln(s.out, path, version)
+			}
+			return err
+		},
+	}
+}
+
 func newKernel(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "kernel",

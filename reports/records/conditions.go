@@ -37,6 +37,7 @@ var RunParts = []RunPart{
 	{"kernel", false, func(r raw.Run) string { return r.Versions.Kernel }},
 	{"synclab", true, func(r raw.Run) string { return r.Versions.Synclab }},
 	{"kube-proxy", true, func(r raw.Run) string { return r.Versions.KubeProxy }},
+	{"Cilium", true, func(r raw.Run) string { return r.Versions.Cilium }},
 	{"iptables-legacy", false, func(r raw.Run) string { return plainVersion(r.Versions.IPTablesLegacy) }},
 	{"iptables-nft", false, func(r raw.Run) string { return plainVersion(r.Versions.IPTablesNft) }},
 	{"nft", false, func(r raw.Run) string { return plainVersion(r.Versions.Nft) }},

@@ -132,7 +132,7 @@ func (r RunHead) VersionList() [][2]string {
 		{"subjects", strings.Join(r.Subjects, ", ")}, {"status", r.Status}, {"measured", r.Measured()},
 		{"synclab", r.Versions.Synclab}, {"Go", r.Versions.Go}, {"kernel", r.kernels()},
 		{"iptables (legacy)", r.Versions.IPTablesLegacy}, {"iptables (nft)", r.Versions.IPTablesNft}, {"nft", r.Versions.Nft},
-		{"kube-proxy", r.Versions.KubeProxy}, {"objects", FeedText(r.Feed)},
+		{"kube-proxy", r.Versions.KubeProxy}, {"Cilium", r.Versions.Cilium}, {"objects", FeedText(r.Feed)},
 		{"system", r.Machine.OS}, {"CPU", cpu}, {"memory", memory}, {"ran as", privilege},
 	} {
 		if v[1] != "" {
@@ -158,7 +158,7 @@ func (r RunHead) kernels() string {
 func (r RunHead) VersionsText() string {
 	var parts []string
 	for _, v := range [][2]string{{"synclab", r.Versions.Synclab}, {"kernel", r.kernels()}, {"", r.Versions.IPTablesLegacy},
-		{"", r.Versions.IPTablesNft}, {"", r.Versions.Nft}, {"kube-proxy", r.Versions.KubeProxy}, {"", r.Versions.Go}, {"", r.Machine.CPU}} {
+		{"", r.Versions.IPTablesNft}, {"", r.Versions.Nft}, {"kube-proxy", r.Versions.KubeProxy}, {"Cilium", r.Versions.Cilium}, {"", r.Versions.Go}, {"", r.Machine.CPU}} {
 		if v[1] != "" {
 			parts = append(parts, strings.TrimSpace(v[0]+" "+v[1]))
 		}

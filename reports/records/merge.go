@@ -195,7 +195,7 @@ func sameVersions(a, b raw.Versions) raw.Versions {
 		other string
 	}{
 		{&a.Synclab, b.Synclab}, {&a.Go, b.Go}, {&a.Kernel, b.Kernel}, {&a.IPTablesLegacy, b.IPTablesLegacy},
-		{&a.IPTablesNft, b.IPTablesNft}, {&a.Nft, b.Nft}, {&a.KubeProxy, b.KubeProxy},
+		{&a.IPTablesNft, b.IPTablesNft}, {&a.Nft, b.Nft}, {&a.KubeProxy, b.KubeProxy}, {&a.Cilium, b.Cilium},
 	} {
 		if *v.own != v.other {
 			*v.own = ""
@@ -318,6 +318,7 @@ func (m *Run) warnOfPrograms() {
 	}{
 		{"synclab", func(v raw.Versions) string { return v.Synclab }},
 		{"kube-proxy", func(v raw.Versions) string { return v.KubeProxy }},
+		{"cilium", func(v raw.Versions) string { return v.Cilium }},
 	} {
 		var versions []string
 		for _, h := range m.ShardHeads() {

@@ -144,6 +144,9 @@ func provenance(part string, run raw.Run, commands []string) string {
 	if v.KubeProxy != "" {
 		versions = append(versions, "kube-proxy "+v.KubeProxy)
 	}
+	if v.Cilium != "" {
+		versions = append(versions, "Cilium "+v.Cilium)
+	}
 	return fmt.Sprintf("Measured %s at commit %s, part %s of `make results`: %s, %d CPUs, %.1f GiB; %s, %s; seed %d: %s.",
 		run.Started.UTC().Format("2006-01-02"), v.Synclab, part, m.CPU, m.CPUs, float64(m.MemoryBytes)/(1<<30),
 		strings.Join(versions, ", "), v.Go, run.Seed, strings.Join(commands, ", "))
