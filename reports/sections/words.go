@@ -35,7 +35,7 @@ func warnings(c *records.Collection, s *Summary) []warning {
 	}
 	for _, one := range c.Series {
 		if shownByPackets(one) {
-			out = append(out, doc.Sentence(byPackets, warningWords{Series: one.Name}))
+			out = append(out, warning{doc.Sentence(byPackets, warningWords{Series: one.Name}), one.Name, "seen by packets"})
 		}
 	}
 	out = append(out, ruleMismatches(c)...)
