@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	"synclab/cmd/synclab/terminal"
 	"synclab/reports"
 	"synclab/reports/capacity/page"
+	"synclab/reports/export"
 	"synclab/reports/front"
 	"synclab/reports/index"
 	"synclab/reports/records"
@@ -27,6 +29,9 @@ import (
 
 // runsFolder is the default folder of runs. report looks there for the newest.
 const runsFolder = "runs"
+
+// exports are formats of other programs.
+var exports = map[string]func(io.Writer, *sections.Summary) error{"perfdash": export.PerfDash, "openmetrics": export.OpenMetrics}
 
 func newReport(s streams) *cobra.Command {
 	var (
@@ -57,9 +62,14 @@ sizes, with 95 % intervals from six results on.`,
   synclab report runs/sweep --full-sync 500ms --first-packet 10us
   synclab report --index runs/                     # a front page of all runs: runs/index.html
   synclab report runs/before -o json
+  synclab report runs/before -o openmetrics        # for Prometheus; -o perfdash for PerfDash
   synclab report runs/plan-1                       # the page of a plan
   go test -run '^$' -bench Sync -count 3 ./bench | synclab report --bench -`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			isExport := exports[string(format)] != nil
+			if isExport && (folder != "" || cmd.Flags().Changed("bench")) {
+				return badUsage(cmd, "-o %s is for runs: it has no meaning with --bench and --index", format)
+			}
 			if cmd.Flags().Changed("bench") {
 				if len(args) > 0 || out != "" {
 					return badUsage(cmd, "--bench prints growth: it takes no run and no --out")
@@ -81,6 +91,9 @@ sizes, with 95 % intervals from six results on.`,
 				dirs = []string{newest}
 			}
 			if _, err := os.Stat(filepath.Join(dirs[0], "run.json")); err != nil && len(dirs) == 1 && page.HasAnswer(dirs[0]) {
+				if isExport {
+					return badUsage(cmd, "-o %s is for runs: %s is the folder of a plan", format, dirs[0])
+				}
 				return planReport(s, dirs[0], out, format, options)
 			}
 			for _, dir := range dirs {
@@ -94,7 +107,7 @@ sizes, with 95 % intervals from six results on.`,
 			return rebuildPlan(dirs[0], out, options) // the folder of a calibration may also have a plan
 		},
 	}
-	format.Register(cmd)
+	format.Register(cmd, slices.Sorted(maps.Keys(exports))...)
 	flags := cmd.Flags()
 	flags.StringVar(&out, "out", "", "`folder` of the report (default: the first run's)")
 	flags.StringVar(&folder, "index", "", "make a front page of all runs in this `folder`, with their verdicts")
@@ -236,6 +249,9 @@ func report(s streams, dirs []string, out string, format terminal.Format, option
 	}
 	if !anySync(summary) {
 		fmt.Fprintf(s.err, "%s: no sync was measured before the run ended, so there is no number to report\n", strings.Join(dirs, ", "))
+	}
+	if write := exports[string(format)]; write != nil {
+		return summary, write(terminal.Verbatim(s.out), summary)
 	}
 	return summary, format.Write(s.out, summary, func(w io.Writer) error {
 		if err := front.Terminal(w, summary); err != nil {
