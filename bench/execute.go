@@ -108,8 +108,9 @@ type Progress struct {
 
 // Figure is the median of a pass's durations, in seconds.
 type Figure struct {
-	Name   string  `json:"name"`
-	Median float64 `json:"median"`
+	Metric raw.Metric `json:"metric"`
+	Name   string     `json:"name"`
+	Median float64    `json:"median"`
 }
 
 type shownFigure struct {
@@ -444,7 +445,7 @@ func (e *ending) figures() []Figure {
 			if len(values)%2 == 0 {
 				median = (values[middle-1] + median) / 2
 			}
-			out = append(out, Figure{f.name, median})
+			out = append(out, Figure{f.metric, f.name, median})
 		}
 	}
 	return out
