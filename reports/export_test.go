@@ -109,7 +109,7 @@ func TestOpenMetrics(t *testing.T) {
 		}
 	}
 	if got := len(families["synclab_full_sync_seconds"].GetMetric()); got != samples || samples == 0 || intervals == 0 {
-		t.Errorf("%d quantiles of full syncs, want %d; %d intervals", got, samples, intervals)
+		t.Errorf("%d percentiles of full syncs, want %d; %d intervals", got, samples, intervals)
 	}
 	row := s.Rows[0]
 	if first := families["synclab_"+string(row.Metric)+"_seconds"].Metric[0]; first.Gauge.GetValue() != row.Median {

@@ -3,7 +3,6 @@ package export
 import (
 	"io"
 	"regexp"
-	"strconv"
 	"strings"
 
 	dto "github.com/prometheus/client_model/go"
@@ -18,10 +17,9 @@ var openMetricsUnits = map[string]string{"s": "seconds", "B": "bytes", "ratio": 
 
 var noMetricName = regexp.MustCompile(`[^a-zA-Z0-9_]`)
 
-// OpenMetrics writes three families for each metric: its quantiles, and the ends of the 95 % interval of those that have
-// one. All are gauges, since the quantiles are medians of the repetitions'. The text is also in the older format of
-// Prometheus, which has neither units nor an end: there they are comments. Samples have no time: node_exporter refuses
-// those.
+// OpenMetrics writes three families for each metric: its percentiles, and the ends of the 95 % interval of those
+// that have one. All are gauges, since the percentiles are medians of the repetitions'. The text is valid in Prometheus'
+// older format too: units and the end are comments there. Samples have no time, since node_exporter refuses those.
 func OpenMetrics(w io.Writer, s *sections.Summary) error {
 	families := runFamilies(s)
 	at := map[string]*dto.MetricFamily{}
@@ -38,14 +36,14 @@ func OpenMetrics(w io.Writer, s *sections.Summary) error {
 		return at[name]
 	}
 	for _, r := range s.Rows {
-		all := gauge(r, "", ": median over the repetitions of their quantiles")
-		low, high := gauge(r, "_ci_low", ": low end of the quantile's 95 % interval"), gauge(r, "_ci_high", ": high end of the quantile's 95 % interval")
+		all := gauge(r, "", ": median over the repetitions of their percentiles")
+		low, high := gauge(r, "_ci_low", ": low end of the percentile's 95 % interval"), gauge(r, "_ci_high", ": high end of the percentile's 95 % interval")
 		for _, q := range []struct {
-			quantile  float64
-			value     float64
-			low, high *float64
-		}{{0.5, r.Median, r.Low, r.High}, {0.9, r.P90, nil, nil}, {0.99, r.P99, r.P99Low, r.P99High}} {
-			of := append(labels(r), label{"quantile", strconv.FormatFloat(q.quantile, 'g', -1, 64)})
+			percentile string // a label quantile is only for summaries, which also have a sum
+			value      float64
+			low, high  *float64
+		}{{"50", r.Median, r.Low, r.High}, {"90", r.P90, nil, nil}, {"99", r.P99, r.P99Low, r.P99High}} {
+			of := append(labels(r), label{"percentile", q.percentile})
 			add(all, q.value, of)
 			if q.low != nil && q.high != nil {
 				add(low, *q.low, of)

@@ -37,7 +37,7 @@ func (s *Server) document() (*doc.Document, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return &doc.Document{Kind: "synclab, live", Title: s.title, Live: eventsPath, Sections: []doc.Section{s.now(), s.latest(), s.remarks()},
-		Footer: `Figures are medians of one repetition. <a href="` + metricsPath + `">Metrics</a> for Prometheus.`}, s.changed
+		Footer: `Figures are medians of one repetition; npl is network programming latency. <a href="` + metricsPath + `">Metrics</a> for Prometheus.`}, s.changed
 }
 
 // now is the progress, or the result.
