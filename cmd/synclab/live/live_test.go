@@ -89,7 +89,7 @@ func TestUnknownIsAbsent(t *testing.T) {
 				t.Errorf("%s is there:\n%s", absent, metrics)
 			}
 		}
-		s.Show(bench.Progress{Subject: "a", Cell: "services=1", Rep: 1, Pass: 1, Stage: "1:settle"})
+		s.Show(bench.Progress{Subject: "exec:\xff", Cell: "services=1", Rep: 1, Pass: 1, Stage: "1:settle"})
 	}
 	if page := get(t, s, "/", "localhost").Body.String(); !strings.Contains(page, "number 1") || !strings.Contains(page, "No repetition has ended yet") {
 		t.Errorf("the page: %s", page)

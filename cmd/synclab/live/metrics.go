@@ -1,6 +1,8 @@
 package live
 
 import (
+	"strings"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"synclab/cmd/synclab/terminal"
@@ -31,11 +33,17 @@ func (s *Server) Describe(to chan<- *prometheus.Desc) { prometheus.DescribeByCol
 func (s *Server) Collect(to chan<- prometheus.Metric) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	send := func(d *prometheus.Desc, kind prometheus.ValueType, value float64, labels []string) {
+		for i, l := range labels {
+			labels[i] = strings.ToValidUTF8(l, "\uFFFD") // the library panics at others, and a name may come from the command line
+		}
+		to <- prometheus.MustNewConstMetric(d, kind, value, labels...)
+	}
 	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
-		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+		send(d, prometheus.GaugeValue, value, labels)
 	}
 	counter := func(d *prometheus.Desc, value int, labels ...string) {
-		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(value), labels...)
+		send(d, prometheus.CounterValue, float64(value), labels)
 	}
 	at := s.run.At
 	gauge(start, float64(s.run.Began.UnixMilli())/1000, s.title)

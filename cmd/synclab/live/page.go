@@ -110,6 +110,6 @@ func (s *state) remarks() doc.Section {
 		out.Add(doc.Block{Note: "None yet: failed syncs and the like are listed here."})
 		return out
 	}
-	out.Add(doc.Block{Note: fmt.Sprintf("The newest of %d:", s.noted), Soft: true, List: s.notes})
+	out.Add(doc.Block{Note: fmt.Sprintf("The newest of %d:", s.noted), Soft: true, List: slices.Clone(s.notes)})
 	return out
 }
