@@ -111,8 +111,9 @@ type Progress struct {
 
 // Figure is the median of a pass's durations, in seconds; of an even number, the upper one.
 type Figure struct {
-	Name   string  `json:"name"`
-	Median float64 `json:"median"`
+	Metric raw.Metric `json:"metric"`
+	Name   string     `json:"name"`
+	Median float64    `json:"median"`
 }
 
 type shownFigure struct {
@@ -447,7 +448,7 @@ func (e *ending) figures() []Figure {
 	var out []Figure
 	for _, f := range shownFigures {
 		if values := e.values[f.metric]; len(values) > 0 {
-			out = append(out, Figure{f.name, middle(values)})
+			out = append(out, Figure{f.metric, f.name, middle(values)})
 		}
 	}
 	return out

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"synclab/bench"
+	"synclab/cmd/synclab/live"
 	"synclab/cmd/synclab/terminal"
 	"synclab/reports"
 	"synclab/reports/sections"
@@ -24,8 +26,30 @@ func execute(ctx context.Context, s streams, o runOptions) error {
 	return err
 }
 
-// measure is execute; it returns the summary of a whole run, too.
+// measure is execute; it returns the summary of a whole run, too. With --listen, the live page takes the same events as
+// the terminal.
 func measure(ctx context.Context, s streams, o runOptions) (*sections.Summary, error) {
+	if o.listen == "" || o.dryRun {
+		return measureShown(ctx, s, o, func(bench.Progress) {})
+	}
+	listener, err := net.Listen("tcp", o.listen)
+	if err != nil {
+		return nil, fmt.Errorf("--listen: %w", err)
+	}
+	page := live.Start(listener, o.scenario.Name)
+	fmt.Fprintf(s.err, "live page: %s\n", page.URL())
+	summary, err := measureShown(ctx, s, o, page.Show)
+	if summary != nil {
+		page.Done(summary)
+	}
+	if closed := page.Close(); err == nil {
+		err = closed
+	}
+	return summary, err
+}
+
+// measureShown runs, reports, and gives the events of the progress to another consumer as well.
+func measureShown(ctx context.Context, s streams, o runOptions, also func(bench.Progress)) (*sections.Summary, error) {
 	shown := terminal.NewProgress(s.err)
 	show := shown.Show
 	if o.json {
@@ -34,7 +58,7 @@ func measure(ctx context.Context, s streams, o runOptions) (*sections.Summary, e
 	options := bench.ExecuteOptions{
 		Scenario: o.scenario, Objects: o.objects, Live: o.live, Subjects: o.subjects, Reps: o.reps, Out: o.out, Force: o.force,
 		ProxyConfig: o.config, Command: commandLine(os.Args), WorkerArgs: []string{"worker"}, ProxyArgs: []string{"proxy"},
-		Progress: show, Stderr: s.err, Feed: o.feed, KubeProxy: o.kubeProxy, ExecConfig: o.execConfig, MaxMemory: o.maxMemory, Kernels: o.kernels,
+		Progress: func(p bench.Progress) { show(p); also(p) }, Stderr: s.err, Feed: o.feed, KubeProxy: o.kubeProxy, ExecConfig: o.execConfig, MaxMemory: o.maxMemory, Kernels: o.kernels,
 		Shard: o.shard, Shards: o.shards,
 	}
 	if o.precision > 0 {

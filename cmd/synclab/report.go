@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"synclab/cmd/synclab/terminal"
 	"synclab/reports"
 	"synclab/reports/capacity/page"
+	"synclab/reports/export"
 	"synclab/reports/front"
 	"synclab/reports/index"
 	"synclab/reports/records"
@@ -25,6 +27,9 @@ import (
 
 // runsFolder is the default folder of runs. report looks there for the newest.
 const runsFolder = "runs"
+
+// exports are formats of other programs.
+var exports = map[string]func(io.Writer, *sections.Summary) error{"perfdash": export.PerfDash, "openmetrics": export.OpenMetrics}
 
 func newReport(s streams) *cobra.Command {
 	var f reportFlags
@@ -49,6 +54,7 @@ sizes, with 95 % intervals from six results on.`,
   synclab report runs/sweep --full-sync 500ms --first-packet-p99 50us
   synclab report --index runs/                     # a front page of all runs: runs/index.html
   synclab report runs/before -o json
+  synclab report runs/before -o openmetrics        # for Prometheus; -o perfdash for PerfDash
   synclab report runs/plan-1                       # the page of a plan
   go test -run '^$' -bench Sync -count 3 ./bench | synclab report --bench -`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
@@ -71,7 +77,7 @@ type reportFlags struct {
 }
 
 func (f *reportFlags) register(cmd *cobra.Command) {
-	f.format.Register(cmd)
+	f.format.Register(cmd, slices.Sorted(maps.Keys(exports))...)
 	flags := cmd.Flags()
 	flags.StringVar(&f.out, "out", "", "`folder` of the report (default: the first run's)")
 	flags.StringVar(&f.index, "index", "", "make a front page of all runs in this `folder`, with their verdicts")
@@ -110,9 +116,12 @@ func (f *reportFlags) options(cmd *cobra.Command) (reports.Options, error) {
 
 func (f *reportFlags) run(cmd *cobra.Command, s streams, dirs []string) error {
 	options, err := f.options(cmd)
+	exported := exports[string(f.format)] != nil
 	switch {
 	case err != nil:
 		return err
+	case exported && (f.bench != "" || f.index != ""):
+		return badUsage(cmd, "-o %s is for runs: it has no meaning with --bench and --index", f.format)
 	case f.bench != "" && len(dirs) > 0:
 		return badUsage(cmd, "--bench prints growth: it takes no run")
 	case f.bench != "":
@@ -129,6 +138,9 @@ func (f *reportFlags) run(cmd *cobra.Command, s streams, dirs []string) error {
 		dirs = []string{newest}
 	}
 	if _, err := os.Stat(filepath.Join(dirs[0], "run.json")); err != nil && len(dirs) == 1 && page.HasAnswer(dirs[0]) {
+		if exported {
+			return badUsage(cmd, "-o %s is for runs: %s is the folder of a plan", f.format, dirs[0])
+		}
 		return planReport(s, dirs[0], f.out, f.format, options)
 	}
 	for _, dir := range dirs {
@@ -264,6 +276,9 @@ func report(s streams, dirs []string, out string, format terminal.Format, option
 	}
 	if !anySync(summary) {
 		fmt.Fprintf(s.err, "%s: no sync was measured before the run ended, so there is no number to report\n", strings.Join(dirs, ", "))
+	}
+	if write := exports[string(format)]; write != nil {
+		return summary, write(terminal.Verbatim(s.out), summary)
 	}
 	return summary, format.Write(s.out, summary, func(w io.Writer) error {
 		if err := front.Terminal(w, summary); err != nil {

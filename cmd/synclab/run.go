@@ -38,11 +38,12 @@ type runOptions struct {
 	out        string        // empty: a new folder in runs/
 	force      bool          // replace the run in out
 	config     *v1alpha1.KubeProxyConfiguration
-	dump       bool // print the rules that were installed
-	shard      int  // from 1, of shards
-	shards     int  // 0: the whole run
-	dryRun     bool // list the shards and run nothing
-	json       bool // print events instead of tables
+	dump       bool   // print the rules that were installed
+	shard      int    // from 1, of shards
+	shards     int    // 0: the whole run
+	dryRun     bool   // list the shards and run nothing
+	json       bool   // print events instead of tables
+	listen     string // address of the live page; empty: none
 }
 
 // runFlags are the flags of a run and of a comparison.
@@ -56,6 +57,7 @@ type runFlags struct {
 	precision string // as given: "5%"
 	quick     bool
 	trace     bool
+	anywhere  bool // of --listen
 	o         runOptions
 }
 
@@ -83,16 +85,18 @@ func (f *runFlags) register(cmd *cobra.Command, usual, precision string) {
 	flags.BoolVar(&f.o.force, "force", false, "replace the run that is in the folder --out")
 	flags.BoolVar(&f.o.dump, "dump-iptables", false, "print the rules that were installed, as iptables-save does")
 	flags.BoolVar(&f.o.json, "json", false, "print events instead of tables, one JSON object a line: progress, note, done")
+	flags.StringVar(&f.o.listen, "listen", "", "serve a live page and Prometheus metrics on this `address:port` while it runs, such as "+defaultListen)
+	flags.BoolVar(&f.anywhere, "anywhere", false, "allow --listen on an address that other machines can reach")
 	flags.BoolVar(&f.trace, "trace", false, "print the way of one packet from pod to pod, hop by hop, in scenarios that probe flows, such as pod-networks")
 	if err := errors.Join(cmd.MarkFlagDirname("out"), cmd.MarkFlagFilename("kubeconfig")); err != nil {
 		panic(err)
 	}
-	for _, flag := range []string{"reps", "precision", "budget"} {
+	for _, flag := range []string{"reps", "precision", "budget", "listen"} {
 		terminal.Complete(cmd, flag)
 	}
 	cmd.MarkFlagsMutuallyExclusive("reps", "precision", "quick")
 	cmd.MarkFlagsMutuallyExclusive("filename", "kubeconfig")
-	moreFlags(cmd, "proxy-config", "context", "allow-exec-plugins", "budget", "force", "dump-iptables", "json", "trace")
+	moreFlags(cmd, "proxy-config", "context", "allow-exec-plugins", "budget", "force", "dump-iptables", "json", "anywhere", "trace")
 }
 
 // read checks the flags and reads the files that they name.
@@ -108,6 +112,11 @@ func (f *runFlags) read(cmd *cobra.Command, args []string, s streams) (o runOpti
 	}
 	if err := f.repetitions(cmd); err != nil {
 		return o, err
+	}
+	if cmd.Flags().Changed("listen") {
+		if err := checkListen(cmd, f.o.listen, f.anywhere); err != nil {
+			return o, err
+		}
 	}
 	if f.o.force && f.o.out == "" && f.o.shards == 0 {
 		return o, badUsage(cmd, "--force replaces the run in --out, which is not given")
@@ -209,6 +218,7 @@ makes one report of them.`,
   synclab run --subjects kube-proxy/iptables-legacy --services 1000
   kubectl get svc,endpointslices -A -o yaml | synclab run -f -
   synclab run --kubeconfig ~/.kube/config --subjects kube-proxy/nftables
+  synclab run size-sweep --listen 127.0.0.1:8080   # its progress in a browser
   synclab run size-sweep --reps 20 --shards 8 --dry-run
   synclab run size-sweep --reps 20 --shard 3/8 --out /mnt/sweep
   synclab run -f manifests/ --proxy-config kube-proxy.yaml --dump-iptables`,

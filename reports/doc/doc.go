@@ -28,6 +28,9 @@ type Document struct {
 	Subtitle string
 	Sections []Section
 	Footer   string // of the page; may contain links in HTML, written by this program
+	// Live is the path of the page's server-sent events, each with PageSections as a JSON string; empty: the page stays as
+	// it is. A browser without scripts loads a live page again every five seconds.
+	Live string
 }
 
 // Section is a part of a report. ID is its anchor on the page. A section without blocks for an output does not appear

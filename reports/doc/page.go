@@ -19,11 +19,14 @@ var (
 	pageCSS template.CSS
 	//go:embed page.js
 	pageJS template.JS
+	//go:embed live.js
+	liveJS template.JS
 )
 
 var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"css":      func() template.CSS { return pageCSS },
 	"js":       func() template.JS { return pageJS },
+	"livejs":   func() template.JS { return liveJS },
 	"dark":     (*Document).dark,
 	"blocks":   Section.placed,
 	"table":    func(t *Table) *Table { return t.on(Page) },
@@ -40,7 +43,12 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 }).Parse(pageText))
 
 // Page writes the document as a page without outside references.
-func (d *Document) Page(w io.Writer) error {
+func (d *Document) Page(w io.Writer) error { return d.execute(w, "page") }
+
+// PageSections writes only the sections of the page, for a page that is Live.
+func (d *Document) PageSections(w io.Writer) error { return d.execute(w, "sections") }
+
+func (d *Document) execute(w io.Writer, name string) error {
 	shown := *d
 	shown.Sections = nil
 	for _, s := range d.Sections {
@@ -48,7 +56,7 @@ func (d *Document) Page(w io.Writer) error {
 			shown.Sections = append(shown.Sections, s)
 		}
 	}
-	return pageTemplate.Execute(visible{w}, &shown)
+	return pageTemplate.ExecuteTemplate(visible{w}, name, &shown)
 }
 
 // visible replaces control characters, which names in files of others may contain. Each write has whole characters.

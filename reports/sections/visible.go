@@ -208,7 +208,7 @@ func (s *Summary) answersTable() (t *doc.Table, all PacketAnswers) {
 // verdictDifference is a group of addresses at which packets ended otherwise.
 type verdictDifference struct {
 	target, source, kind, before, after, example string
-	n                                      int
+	n                                            int
 }
 
 func differences(before, after map[verdictKey]string) []verdictDifference {

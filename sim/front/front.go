@@ -254,8 +254,16 @@ func (f *Front) Pause(on bool) { f.paused.Store(on) }
 // Serve answers the connections of a listener until ctx ends. Then it ends all watches, closes the listener, and
 // returns nil.
 func (f *Front) Serve(ctx context.Context, l net.Listener) error {
+	if err := Serve(ctx, l, f); err != nil {
+		return fmt.Errorf("fake API server: %w", err)
+	}
+	return nil
+}
+
+// Serve answers the connections of a listener with a handler, as Front.Serve does.
+func Serve(ctx context.Context, l net.Listener, handler http.Handler) error {
 	server := &http.Server{
-		Handler:           f,
+		Handler:           handler,
 		ReadHeaderTimeout: 10 * time.Second,
 		MaxHeaderBytes:    64 << 10,
 		IdleTimeout:       3 * time.Minute,
@@ -276,5 +284,5 @@ func (f *Front) Serve(ctx context.Context, l net.Listener) error {
 		<-stopped
 		return nil
 	}
-	return fmt.Errorf("fake API server: %w", err)
+	return err
 }

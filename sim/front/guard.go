@@ -14,18 +14,26 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// guard refuses requests without the token. It refuses host names as well, against DNS rebinding: a web page whose
+// CheckHost refuses the host of a request if it is a name other than localhost, against DNS rebinding: a web page whose
 // name leads here makes its browser send that name.
+func CheckHost(host string) error {
+	name := host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		name = h
+	}
+	if _, err := netip.ParseAddr(strings.Trim(name, "[]")); err != nil && name != "localhost" {
+		return fmt.Errorf("host %q: want an address or localhost", host)
+	}
+	return nil
+}
+
+// guard refuses requests without the token, and those that CheckHost refuses.
 func (f *Front) guard(r *http.Request) error {
 	if f.options.Token == "" {
 		return nil
 	}
-	host := r.Host
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
-	}
-	if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err != nil && host != "localhost" {
-		return apierrors.NewForbidden(schema.GroupResource{}, "", fmt.Errorf("host %q: want an address or localhost", r.Host))
+	if err := CheckHost(r.Host); err != nil {
+		return apierrors.NewForbidden(schema.GroupResource{}, "", err)
 	}
 	if subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer "+f.options.Token)) != 1 {
 		return apierrors.NewUnauthorized("the bearer token is in the kubeconfig that synclab serve wrote")

@@ -20,23 +20,30 @@ var Formats = []string{"table", "json", "yaml"}
 // Format is the flag -o of commands whose output is data.
 type Format string
 
-func (f *Format) String() string { return string(*f) }
-func (f *Format) Type() string   { return "format" }
+// formatFlag is the value of a flag: one of some formats.
+type formatFlag struct {
+	to    *Format
+	names []string
+}
+
+func (f formatFlag) String() string { return string(*f.to) }
+func (f formatFlag) Type() string   { return "format" }
 
 // Set implements pflag.Value.
-func (f *Format) Set(s string) error {
-	if !slices.Contains(Formats, s) {
-		return fmt.Errorf("want %s", strings.Join(Formats, ", "))
+func (f formatFlag) Set(s string) error {
+	if !slices.Contains(f.names, s) {
+		return fmt.Errorf("want %s", strings.Join(f.names, ", "))
 	}
-	*f = Format(s)
+	*f.to = Format(s)
 	return nil
 }
 
-// Register adds the flag to cmd.
-func (f *Format) Register(cmd *cobra.Command) {
+// Register adds the flag to cmd. more are formats that only this command has.
+func (f *Format) Register(cmd *cobra.Command, more ...string) {
 	*f = Format(Formats[0])
-	cmd.Flags().VarP(f, "output", "o", "how to print the result: "+strings.Join(Formats, ", "))
-	Complete(cmd, "output", Formats...)
+	names := slices.Concat(Formats, more)
+	cmd.Flags().VarP(formatFlag{f, names}, "output", "o", "how to print the result: "+strings.Join(names, ", "))
+	Complete(cmd, "output", names...)
 }
 
 // Write prints value: as JSON or YAML by its JSON tags, or through table.

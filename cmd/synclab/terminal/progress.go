@@ -23,9 +23,7 @@ type Progress struct {
 	width    func() int
 
 	mu      sync.Mutex
-	began   time.Time
-	at      bench.Progress
-	ends    time.Time // estimated; zero: unknown
+	state   State
 	latest  string
 	lines   int // on the screen now
 	told    time.Time
@@ -40,7 +38,7 @@ const LineEvery = 10 * time.Second
 const redrawEvery = 100 * time.Millisecond
 
 func NewProgress(w io.Writer) *Progress {
-	p := &Progress{w: w, terminal: term.IsTerminal(Descriptor(w)), began: time.Now()}
+	p := &Progress{w: w, terminal: term.IsTerminal(Descriptor(w)), state: State{Began: time.Now()}}
 	p.width = func() int {
 		if width, _, err := term.GetSize(Descriptor(w)); err == nil && width > 0 {
 			return width
@@ -67,17 +65,14 @@ func (p *Progress) Show(at bench.Progress) {
 	defer p.mu.Unlock()
 	if at.Note != "" {
 		p.clear()
-		fmt.Fprintf(p.w, "%s%s\n", title(at), at.Note)
+		fmt.Fprintln(p.w, NoteLine(at))
 		p.draw()
 		return
-	}
-	if at.Left > 0 && (at.Pass != p.at.Pass || p.ends.IsZero()) {
-		p.ends = time.Now().Add(at.Left)
 	}
 	if len(at.Figures) > 0 {
 		p.latest = at.Subject + " " + at.Cell + ": " + figures(at.Figures)
 	}
-	p.at = at
+	p.state.Take(at)
 	switch {
 	case !p.terminal:
 		if time.Since(p.told) >= LineEvery {
@@ -159,26 +154,16 @@ func (p *Progress) draw() {
 
 // text is what a terminal of a width shows.
 func (p *Progress) text(width int) []string {
-	share, count := 0.0, "preparing"
-	if p.at.Passes > 0 {
-		count = fmt.Sprintf("%d of %d", p.at.Pass, p.at.Passes)
-		share = float64(p.at.Pass-1) / float64(p.at.Passes)
-		if p.at.Total > 0 {
-			share += float64(p.at.Done) / float64(p.at.Total) / float64(p.at.Passes)
-		}
-	} else if p.at.Pass > 0 {
-		count = fmt.Sprintf("number %d", p.at.Pass)
-		share = float64(time.Since(p.began)) / float64(p.ends.Sub(p.began)) // of the budget
-	}
 	const bar = 24
-	full := min(max(int(share*bar), 0), bar)
-	head := fmt.Sprintf("%s  %s  %s%s", strings.Repeat("█", full)+strings.Repeat("░", bar-full), count, duration(time.Since(p.began)), p.left())
-	if p.at.Pass == 0 || p.at.Passes == 0 && p.ends.IsZero() || width < 60 {
-		head = fmt.Sprintf("%s  %s%s", count, duration(time.Since(p.began)), p.left())
+	at := p.state.At
+	full := min(max(int(p.state.Share()*bar), 0), bar)
+	head := fmt.Sprintf("%s  %s  %s%s", strings.Repeat("█", full)+strings.Repeat("░", bar-full), p.state.Count(), Duration(time.Since(p.state.Began)), p.left())
+	if _, known := p.state.Left(); at.Pass == 0 || at.Passes == 0 && !known || width < 60 {
+		head = fmt.Sprintf("%s  %s%s", p.state.Count(), Duration(time.Since(p.state.Began)), p.left())
 	}
-	now := step(p.at)
-	if p.at.Subject != "" {
-		now = fmt.Sprintf("now     %s %s, repetition %d: %s", p.at.Subject, p.at.Cell, p.at.Rep, now)
+	now := step(at)
+	if at.Subject != "" {
+		now = fmt.Sprintf("now     %s %s, repetition %d: %s", at.Subject, at.Cell, at.Rep, now)
 	}
 	lines := []string{head, now}
 	if p.latest != "" {
@@ -194,26 +179,12 @@ func (p *Progress) text(width int) []string {
 	return lines
 }
 
-// title names the repetition; empty before the first one.
-func title(at bench.Progress) string {
-	switch {
-	case at.Passes > 0:
-		return fmt.Sprintf("[%d/%d] %s %s rep %d: ", at.Pass, at.Passes, at.Subject, at.Cell, at.Rep)
-	case at.Pass > 0:
-		return fmt.Sprintf("[%d] %s %s rep %d: ", at.Pass, at.Subject, at.Cell, at.Rep)
-	}
-	return ""
-}
-
 // step is the current step, and how much of it is done.
 func step(at bench.Progress) string {
-	switch {
-	case len(at.Figures) > 0:
+	if len(at.Figures) > 0 {
 		return figures(at.Figures)
-	case at.Total > 0:
-		return fmt.Sprintf("%s, %d of %d", at.Stage, at.Done, at.Total)
 	}
-	return at.Stage
+	return Step(at)
 }
 
 // figures are those of a repetition.
@@ -227,20 +198,12 @@ func figures(all []bench.Figure) string {
 
 // left is the estimate of the time left.
 func (p *Progress) left() string {
-	left := time.Until(p.ends)
-	if p.ends.IsZero() || left < 0 {
+	left, ok := p.state.Left()
+	if !ok {
 		return ""
 	}
-	if p.at.Passes == 0 {
-		return ", at most " + duration(left) + " left"
+	if p.state.At.Passes == 0 {
+		return ", at most " + Duration(left) + " left"
 	}
-	return ", about " + duration(left) + " left"
-}
-
-// duration rounds to seconds, from ten minutes on to minutes.
-func duration(d time.Duration) string {
-	if d >= 10*time.Minute {
-		return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
-	}
-	return d.Round(time.Second).String()
+	return ", about " + Duration(left) + " left"
 }

@@ -44,9 +44,9 @@ func TestNoteBeforeTheFirstPass(t *testing.T) {
 // A run until it is precise has no number of repetitions: its bar is the share of the budget.
 func TestProgressOfBudget(t *testing.T) {
 	p := NewProgress(&bytes.Buffer{})
-	p.began = p.began.Add(-time.Minute)
-	p.ends = p.began.Add(4 * time.Minute)
-	p.at = bench.Progress{Subject: "a", Cell: "services=1", Rep: 2, Pass: 5, Stage: "3:churn"}
+	p.state.Began = p.state.Began.Add(-time.Minute)
+	p.state.ends = p.state.Began.Add(4 * time.Minute)
+	p.state.At = bench.Progress{Subject: "a", Cell: "services=1", Rep: 2, Pass: 5, Stage: "3:churn"}
 	if head := p.text(100)[0]; !strings.HasPrefix(head, strings.Repeat("█", 6)+"░") || !strings.HasSuffix(head, "number 5  1m0s, at most 3m0s left") {
 		t.Errorf("shown: %q", head)
 	}
