@@ -62,12 +62,7 @@ func (r Delta) group() string {
 }
 
 // Name is the figure's display name.
-func (r Delta) Name() string {
-	if r.Detail != "" {
-		return r.of.Text + ", " + r.Detail
-	}
-	return r.of.Text
-}
+func (r Delta) Name() string { return r.of.Title() }
 
 func (r Delta) cells() []doc.Cell {
 	p := doc.None()
