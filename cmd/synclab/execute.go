@@ -15,6 +15,7 @@ import (
 	"synclab/bench"
 	"synclab/cmd/synclab/terminal"
 	"synclab/reports"
+	"synclab/reports/history"
 	"synclab/reports/sections"
 )
 
@@ -73,6 +74,11 @@ func measure(ctx context.Context, s streams, o runOptions) (*sections.Summary, e
 	case err != nil:
 		fmt.Fprintf(s.err, "the measurements until then are in %s; 'synclab report %s' shows them\n", dir, dir)
 		return nil, err
+	}
+	if o.history != "" {
+		if err := history.Append(o.history, dir); err != nil {
+			return nil, err
+		}
 	}
 	if o.json {
 		summary, err := reports.Build([]string{dir}, "", reports.Options{})

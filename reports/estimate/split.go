@@ -12,8 +12,10 @@ const (
 	// LeastSegment is the fewest values on each side of a split.
 	LeastSegment = 2
 
-	permutations = 1999 // at most; enough for the smallest p-value that one of a hundred tests needs
-	enoughTies   = 20   // as extreme permutations, after which more would not change the conclusion
+	// permutationsPerTest suffice for a p-value that is small enough after its adjustment for many tests. enoughExtreme
+	// permutations show that it is not small.
+	permutationsPerTest = 100
+	enoughExtreme       = 10
 )
 
 // Split returns the index where the distribution of a series changes most, and the p-value of that change. This is one
@@ -21,8 +23,9 @@ const (
 // data", JASA 109 (2014), with exponent 1. Repeated on both parts, it finds several changes.
 //
 // The p-value is of a permutation test, and covers the choice of the index. Permutations are drawn one by one, until
-// enough of them are as extreme (Besag and Clifford, Biometrika 78, 1991). Their seed is fixed.
-func Split(values []float64) (at int, p float64) {
+// enough of them are as extreme (Besag and Clifford, Biometrika 78, 1991). Their seed is fixed. tests is the number of
+// p-values that will be adjusted together.
+func Split(values []float64, tests int) (at int, p float64) {
 	at, observed := divergence(values)
 	if observed <= 0 {
 		return at, 1
@@ -30,12 +33,13 @@ func Split(values []float64) (at int, p float64) {
 	random := rand.New(rand.NewPCG(1, uint64(len(values))))
 	shuffled := slices.Clone(values)
 	extreme := 0
+	permutations := permutationsPerTest*max(tests, 20) - 1
 	for n := 1; n <= permutations; n++ {
 		random.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
 		if _, q := divergence(shuffled); q >= observed*(1-1e-12) { // sums in another order differ by rounding
 			extreme++
 		}
-		if extreme == enoughTies {
+		if extreme == enoughExtreme {
 			return at, float64(extreme) / float64(n)
 		}
 	}
@@ -72,21 +76,22 @@ func divergence(values []float64) (at int, most float64) {
 	return at, most
 }
 
-// Step is the next value of a series, compared with the values of the series' last level.
+// Step compares the last values of a series with those of the level before.
 type Step struct {
 	Ratio     float64 // to the level
 	Low, High float64 // 95 % interval of the ratio
 	P         float64
 }
 
-// StepOf compares a value with those of the last of several levels. It assumes that logarithms of values of one level are
-// normal, with the same variance in all levels: the interval is Student's for one more value. wider is how much larger
-// the variance of the value is. ok is false with fewer than three degrees of freedom, or if values do not vary.
-func StepOf(levels [][]float64, next, wider float64) (s Step, ok bool) {
-	var squares, mean float64
+// StepOf compares the last values with those of the last of several levels: Student's t on logarithms, with the variance
+// within all levels and within the last values, which may be one. wider is how much larger the variance of the last values
+// is. ok is false with fewer than three degrees of freedom, if values do not vary, or if one is not positive.
+func StepOf(levels [][]float64, last []float64, wider float64) (s Step, ok bool) {
+	var squares float64
 	free := 0
-	for _, level := range levels {
-		mean = 0
+	var means []float64
+	for _, level := range append(slices.Clone(levels), last) {
+		mean := 0.0
 		for _, v := range level {
 			mean += math.Log(v) / float64(len(level))
 		}
@@ -94,13 +99,14 @@ func StepOf(levels [][]float64, next, wider float64) (s Step, ok bool) {
 			squares += (math.Log(v) - mean) * (math.Log(v) - mean)
 		}
 		free += len(level) - 1
+		means = append(means, mean)
 	}
-	if free < 3 || !(squares > 0) || math.IsInf(squares, 0) || next <= 0 {
+	if free < 3 || !(squares > 0) || math.IsInf(squares, 0) {
 		return Step{}, false
 	}
 	t := distuv.StudentsT{Sigma: 1, Nu: float64(free)}
-	size := math.Log(next) - mean
-	deviation := math.Sqrt(squares / float64(free) * (wider + 1/float64(len(levels[len(levels)-1]))))
+	size := means[len(means)-1] - means[len(means)-2]
+	deviation := math.Sqrt(squares / float64(free) * (wider/float64(len(last)) + 1/float64(len(levels[len(levels)-1]))))
 	half := t.Quantile(1-tail) * deviation
 	return Step{Ratio: math.Exp(size), Low: math.Exp(size - half), High: math.Exp(size + half), P: 2 * t.Survival(math.Abs(size)/deviation)}, true
 }

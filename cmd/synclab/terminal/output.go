@@ -11,11 +11,15 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
 )
 
 // Formats are the output formats; the first is the default.
 var Formats = []string{"table", "json", "yaml"}
+
+// GitHub is a further format of some commands: Markdown with collapsed details, for pull requests.
+const GitHub = "github"
 
 // Format is the flag -o of commands whose output is data.
 type Format string
@@ -23,25 +27,46 @@ type Format string
 func (f *Format) String() string { return string(*f) }
 func (f *Format) Type() string   { return "format" }
 
+// choice is the flag's value: one of several formats.
+type choice struct {
+	*Format
+	all []string
+}
+
 // Set implements pflag.Value.
-func (f *Format) Set(s string) error {
-	if !slices.Contains(Formats, s) {
-		return fmt.Errorf("want %s", strings.Join(Formats, ", "))
+func (c choice) Set(s string) error {
+	if !slices.Contains(c.all, s) {
+		return fmt.Errorf("want %s", strings.Join(c.all, ", "))
 	}
-	*f = Format(s)
+	*c.Format = Format(s)
 	return nil
 }
 
-// Register adds the flag to cmd.
-func (f *Format) Register(cmd *cobra.Command) {
+// Register adds the flag to cmd, with further formats. Its other name is --format.
+func (f *Format) Register(cmd *cobra.Command, more ...string) {
 	*f = Format(Formats[0])
-	cmd.Flags().VarP(f, "output", "o", "how to print the result: "+strings.Join(Formats, ", "))
-	Complete(cmd, "output", Formats...)
+	all := append(slices.Clone(Formats), more...)
+	cmd.Flags().VarP(choice{f, all}, "output", "o", "how to print the result: "+strings.Join(all, ", "))
+	cmd.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "format" {
+			name = "output"
+		}
+		return pflag.NormalizedName(name)
+	})
+	Complete(cmd, "output", all...)
 }
 
-// Write prints value: as JSON or YAML by its JSON tags, or through table.
+// Text is what Write prints as text: the table, or Markdown in the format GitHub.
+func (f Format) Text(table, markdown func(io.Writer) error) func(io.Writer) error {
+	if f == GitHub {
+		return markdown
+	}
+	return table
+}
+
+// Write prints value: as JSON or YAML by its JSON tags, or through table, which Text may choose.
 func (f Format) Write(w io.Writer, value any, table func(io.Writer) error) error {
-	if f == "table" {
+	if f == "table" || f == GitHub {
 		return table(w)
 	}
 	var text bytes.Buffer
