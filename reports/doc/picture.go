@@ -42,20 +42,25 @@ func (p Plot) inline() template.HTML {
 	return template.HTML(markup) //nolint:gosec // drawn by this program
 }
 
-// spark draws a cell's values as a small line from 0 to their maximum. The cell's text says what they are.
+// spark draws a cell's values as a small line from 0 to their maximum. The cell's text says what they are. With intervals,
+// it begins higher, at most at 60 % of the maximum: noise stays small, and a change is seen.
 func spark(c Cell) template.HTML {
 	if len(c.Spark) < 2 {
 		return ""
 	}
 	const width, height, rim = 112.0, 24.0, 3.0
-	most := slices.Max(c.Spark)
-	for _, span := range c.Spans {
-		most = max(most, span[1])
+	least, most := 0.0, slices.Max(c.Spark)
+	if len(c.Spans) > 0 {
+		least = slices.Min(c.Spark)
 	}
+	for _, span := range c.Spans {
+		least, most = min(least, span[0]), max(most, span[1])
+	}
+	least = min(least, 0.6*most)
 	at := func(i int, v float64) (x, y float64) {
 		y = height - rim
-		if most > 0 {
-			y -= (height - 2*rim) * v / most
+		if most > least {
+			y -= (height - 2*rim) * (v - least) / (most - least)
 		}
 		return rim + (width-2*rim)*float64(i)/float64(len(c.Spark)-1), y
 	}

@@ -25,9 +25,12 @@ func (h *History) Markdown(w io.Writer) error { return h.document().Markdown(w) 
 
 func (h *History) document() *doc.Document {
 	trends := doc.Section{ID: "trends", Title: "Trends", Filter: true}
-	trends.Add(doc.Block{Verdict: h.Verdict()}, doc.Block{Table: h.trendTable()}, doc.Block{Note: doc.Sentence(method, h), Soft: true})
+	const open = doc.Page | doc.Terminal // in a pull request, tables are folded
+	all, runs := h.trendTable(), h.pointTable()
+	trends.Add(doc.Block{Verdict: h.Verdict()}, doc.Block{On: open, Table: all}, doc.Block{On: doc.Markdown, Folded: true, Heading: "Trends", Table: all},
+		doc.Block{On: open, Note: doc.Sentence(method, h), Soft: true})
 	points := doc.Section{ID: "points", Title: "The runs behind each point", Short: "Runs"}
-	points.Add(doc.Block{Table: h.pointTable()})
+	points.Add(doc.Block{On: open, Table: runs}, doc.Block{On: doc.Markdown, Folded: true, Heading: "The runs behind each point", Table: runs})
 	if len(h.LeftOut) > 0 {
 		points.Add(doc.Block{Warn: true, Heading: "Left out, since they are not complete", List: h.LeftOut})
 	}
@@ -149,22 +152,28 @@ func (h *History) pointTable() *doc.Table {
 	t := &doc.Table{Columns: []doc.Column{{Name: "Point"}, {Name: "Runs"}, {Name: "Started"}, {Name: "Synclab", Differs: true}, {Name: "kube-proxy", Differs: true}, {Name: "Kernel", Differs: true},
 		{Name: "Repetitions", Numeric: true}, {Name: "Different from the point before"}}}
 	for _, p := range h.Points {
-		var unlike []string
-		for _, u := range p.Unlike {
-			unlike = append(unlike, u.Text())
-		}
-		if n := len(unlike) - mostUnlike; n > 0 {
-			unlike = append(unlike[:mostUnlike], doc.Plural(n, "field")+" more")
-		}
 		v := p.run.Versions
-		t.Add(doc.Text(p.Name), doc.Text(strings.Join(p.Runs, ", ")), doc.Text(p.run.Started.UTC().Format("2006-01-02 15:04")), doc.Text(v.Synclab), doc.Text(v.KubeProxy), doc.Text(v.Kernel),
-			doc.Int(p.run.Reps), doc.Text(strings.Join(unlike, "; ")))
+		ids, started := strings.Join(p.Runs, ", "), p.run.Started.UTC().Format("2006-01-02 15:04")
+		if h.By == ByRun {
+			ids, started = "", "" // the point's name has both
+		}
+		t.Add(doc.Text(p.Name), doc.Text(ids), doc.Text(started), doc.Text(v.Synclab), doc.Text(v.KubeProxy), doc.Text(v.Kernel),
+			doc.Int(p.run.Reps), doc.Text(p.unlike(4)))
 	}
 	return t
 }
 
-// mostUnlike bounds the differences in a row. The JSON has all.
-const mostUnlike = 4
+// unlike names the first differences from the point before. The JSON has all.
+func (p Point) unlike(most int) string {
+	var out []string
+	for _, u := range p.Unlike {
+		out = append(out, u.Text())
+	}
+	if n := len(out) - most; n > 0 {
+		out = append(out[:most], doc.Plural(n, "field")+" more")
+	}
+	return strings.Join(out, "; ")
+}
 
 // valueTable has a row for each point, and a column for each trend of one subject in one cell.
 func (h *History) valueTable(trends []Trend) *doc.Table {
@@ -222,7 +231,11 @@ func (h *History) Sentence(t Trend) string {
 	if last.Ratio != nil {
 		text += ", " + last.ratioText()
 	}
-	text += ", since " + h.Points[t.Values[last.From].Point].Name
+	from := h.Points[t.Values[last.From].Point]
+	text += ", since " + from.Name
+	if unlike := from.unlike(2); unlike != "" {
+		text += " (" + unlike + ")"
+	}
 	if t.Threshold != nil {
 		text += "; " + diff.PercentText(*t.Threshold) + " more is allowed"
 	}
@@ -234,4 +247,4 @@ var method = template.Must(template.New("method").Funcs(doc.SentenceFuncs).Parse
 	`with their 95 % interval. Levels are medians of points. Earlier changes are found by E-divisive (Matteson and James, 2014), with a permutation test on the points. ` +
 	`The newest points, up to eight, are compared with the level before by Student's t on logarithms. p: adjusted for {{plural .Tests "test"}} ` +
 	`({{.Correction}}); the adjusted ones of each of the two kinds show a change up to half of {{.Level}}. Counts that never vary are compared exactly. ` +
-	`A slower machine looks like a new level, too: the list of runs says what was different.`))
+	`A slower machine looks like a new level, too: the list of runs says what was different. Small lines of trends begin at 60 % of their largest value, or below their least one.`))

@@ -113,7 +113,7 @@ func Of(entries []Entry, o Options) *History {
 
 // places makes the points, and returns that of each figure; -1: none. The figures get the subject and cell of their trend.
 func (h *History) places(entries []Entry) (placed []Entry, points [][]int) {
-	names := map[string]int{}
+	keys := map[string]int{}
 	points = make([][]int, len(entries))
 	for i, e := range entries {
 		e.Figures = slices.Clone(e.Figures)
@@ -123,10 +123,14 @@ func (h *History) places(entries []Entry) (placed []Entry, points [][]int) {
 				continue
 			}
 			name := cmp.Or(h.place(e.Run, &e.Figures[j]), "unknown")
-			at, ok := names[name]
+			key := name
+			if h.By == ByRun {
+				key += e.Run.Started.String() // two runs of a minute may have the same name
+			}
+			at, ok := keys[key]
 			if !ok {
 				at = len(h.Points)
-				names[name] = at
+				keys[key] = at
 				h.Points = append(h.Points, Point{Name: name, run: e.Run})
 			}
 			if p := &h.Points[at]; !slices.Contains(p.Runs, e.Run.ID) {
