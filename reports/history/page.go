@@ -89,7 +89,8 @@ func (h *History) cells(t Trend) []doc.Cell {
 		if last.Adjusted != nil {
 			p = doc.Text(diff.ShortP(*last.Adjusted))
 		}
-		out = append(out, doc.Text(last.ratioText()), doc.Text(h.Points[t.Values[last.From].Point].Name), p, doc.Cell{Text: t.result(), Loud: t.Worse})
+		from := h.Points[t.Values[last.From].Point]
+		out = append(out, doc.Text(last.ratioText()), doc.Cell{Text: from.Name, Sub: from.unlike(2)}, p, doc.Cell{Text: t.result(), Loud: t.Worse})
 	} else {
 		out = append(out, doc.None(), doc.None(), doc.None(), doc.Text(t.result()))
 	}
