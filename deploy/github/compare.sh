@@ -41,6 +41,7 @@ side() {
 	root "$program" "${run[@]}" -- "${SCENARIO:-steady-churn}"
 }
 
+# shellcheck disable=SC2153 # these are inputs
 for folder in "$BASE" "$HEAD"; do
 	[ -d "$folder" ] || fail "no folder $folder: check out base and head first"
 done
