@@ -6,6 +6,7 @@ export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 
 # Pinned, so that the same commit gives the same findings.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
 # Every run records the commit of its source. Without git, or in another user's checkout, there is none.
 COMMIT := $(shell git describe --always --dirty --abbrev=12 2>/dev/null)
@@ -178,11 +179,14 @@ growth: deps build ## run the Go benchmarks of plan, encode and syncs, and print
 	bin/synclab report --bench runs/growth.txt
 
 .PHONY: lint
-lint: ## gofmt, go vet, staticcheck, and words that make texts hard to read
+lint: ## gofmt, go vet, staticcheck, actionlint, and words that make texts hard to read
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then \
 		echo "gofmt -w has work to do in:"; echo "$$unformatted"; exit 1; fi
 	go vet ./...
 	go run $(STATICCHECK) ./...
+	@# Actionlint checks the inputs of ./synclab if the workflow is in a repository that has the action there.
+	dir=$$(mktemp -d) && mkdir -p $$dir/.git $$dir/.github/workflows && cp deploy/github/*.yaml $$dir/.github/workflows/ && ln -s "$(CURDIR)" $$dir/synclab && \
+		(cd $$dir && go run $(ACTIONLINT)); status=$$?; rm -r $$dir; exit $$status
 	go run ./scripts/words
 
 .PHONY: clean

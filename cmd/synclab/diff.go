@@ -19,8 +19,7 @@ import (
 func newDiff(s streams) *cobra.Command {
 	var (
 		format     terminal.Format
-		maxSlower  = shareFlag{diff.DefaultThreshold}
-		thresholds []string
+		thresholds thresholdFlags
 		page       string
 	)
 	cmd := &cobra.Command{
@@ -45,6 +44,7 @@ Figures: ` + strings.Join(scenarios.ThresholdFigures(), ", ") + `.`,
   synclab diff runs/before runs/after --max-slower 5% --threshold peak_rss=20%
   synclab diff runs/before runs/after --threshold rules=0% --threshold all=off
   synclab diff runs/before runs/after --page diff.html
+  synclab diff runs/before runs/after --format github > comment.md   # for a pull request
   synclab diff runs/before runs/after -o json | jq '.rows[] | select(.verdict == "slower")'
   synclab run steady-churn --reps 8 --out before   # in CI: with the old program,
   synclab run steady-churn --reps 8 --out after    # with the new one, on the same machine;
@@ -57,23 +57,31 @@ Figures: ` + strings.Join(scenarios.ThresholdFigures(), ", ") + `.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			options := diff.Options{Figures: map[string]float64{}}
-			if cmd.Flags().Changed("max-slower") {
-				options.All = &maxSlower.share
-			}
-			for _, text := range thresholds {
-				if err := addThreshold(&options, text); err != nil {
-					return badUsage(cmd, "--threshold %s: %w", text, err)
-				}
+			options, err := thresholds.read(cmd)
+			if err != nil {
+				return err
 			}
 			return compareRuns(s, args[0], args[1], format, page, options)
 		},
 	}
-	format.Register(cmd)
-	flags := cmd.Flags()
-	flags.Var(&maxSlower, "max-slower", "allowed increase of figures without a threshold: a `share`, such as 5%")
-	flags.StringArrayVar(&thresholds, "threshold", nil, "`FIGURE=SHARE`: allowed increase of one figure, such as full_sync=5%, or off (repeatable)")
+	format.Register(cmd, terminal.GitHub)
+	thresholds.register(cmd, diff.DefaultThreshold)
 	registerPage(cmd, &page)
+	cmd.ValidArgsFunction = completeRuns
+	return cmd
+}
+
+// thresholdFlags are the shares by which figures may grow.
+type thresholdFlags struct {
+	maxSlower shareFlag
+	figures   []string
+}
+
+func (f *thresholdFlags) register(cmd *cobra.Command, usual float64) {
+	f.maxSlower.share = usual
+	flags := cmd.Flags()
+	flags.Var(&f.maxSlower, "max-slower", "allowed increase of figures without a threshold: a `share`, such as 5%")
+	flags.StringArrayVar(&f.figures, "threshold", nil, "`FIGURE=SHARE`: allowed increase of one figure, such as full_sync=5%, or off (repeatable)")
 	terminal.Complete(cmd, "max-slower")
 	if err := cmd.RegisterFlagCompletionFunc("threshold", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		var words []string
@@ -84,8 +92,20 @@ Figures: ` + strings.Join(scenarios.ThresholdFigures(), ", ") + `.`,
 	}); err != nil {
 		panic(err)
 	}
-	cmd.ValidArgsFunction = completeRuns
-	return cmd
+}
+
+// read returns the flags as options.
+func (f *thresholdFlags) read(cmd *cobra.Command) (diff.Options, error) {
+	o := diff.Options{Figures: map[string]float64{}}
+	if cmd.Flags().Changed("max-slower") {
+		o.All = &f.maxSlower.share
+	}
+	for _, text := range f.figures {
+		if err := addThreshold(&o, text); err != nil {
+			return o, badUsage(cmd, "--threshold %s: %w", text, err)
+		}
+	}
+	return o, nil
 }
 
 // addThreshold reads "full_sync=5%".
@@ -149,7 +169,7 @@ func compareRuns(s streams, before, after string, format terminal.Format, page s
 	if err != nil {
 		return badInput(err)
 	}
-	if err := format.Write(s.out, d, d.Table); err != nil {
+	if err := format.Write(s.out, d, format.Text(d.Table, d.Markdown)); err != nil {
 		return err
 	}
 	if page != "" {
@@ -162,11 +182,8 @@ func compareRuns(s streams, before, after string, format terminal.Format, page s
 		return nil
 	}
 	var what []string
-	for _, row := range beyond[:min(3, len(beyond))] {
+	for _, row := range beyond {
 		what = append(what, row.Sentence())
 	}
-	if n := len(beyond) - len(what); n > 0 {
-		what = append(what, fmt.Sprintf("and %d more", n))
-	}
-	return fmt.Errorf("beyond the threshold: %s", strings.Join(what, "\n  "))
+	return fmt.Errorf("beyond the threshold: %s", firstThree(what))
 }

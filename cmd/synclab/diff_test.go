@@ -55,6 +55,7 @@ func TestDiffStatus(t *testing.T) {
 		{"--threshold full_sync=off", exitDone, "slower"},
 		{"--threshold all=5% -o json", exitDone, `"verdict": "slower"`},
 		{"--threshold full_sync=5% -o yaml", exitFailed, "beyond the threshold"},
+		{"--threshold all=5% --format github", exitDone, "<details><summary>All 1 figure</summary>"},
 		{few, exitDone, "too few repetitions"},
 		{before, exitDone, "the same run"},
 		{other, exitUsage, "no subject in the same cell"},

@@ -17,6 +17,7 @@ import (
 	"synclab/cmd/synclab/live"
 	"synclab/cmd/synclab/terminal"
 	"synclab/reports"
+	"synclab/reports/history"
 	"synclab/reports/sections"
 )
 
@@ -97,6 +98,11 @@ func measureShown(ctx context.Context, s streams, o runOptions, also func(bench.
 	case err != nil:
 		fmt.Fprintf(s.err, "the measurements until then are in %s; 'synclab report %s' shows them\n", dir, dir)
 		return nil, err
+	}
+	if o.history != "" {
+		if err := history.Append(o.history, dir); err != nil {
+			return nil, err
+		}
 	}
 	if o.json {
 		summary, err := reports.Build([]string{dir}, "", reports.Options{})

@@ -16,6 +16,7 @@ import (
 	"synclab/bench/subject"
 	"synclab/bench/upstream"
 	"synclab/cmd/synclab/terminal"
+	"synclab/reports/history"
 	"synclab/scenarios"
 	"synclab/sim"
 )
@@ -44,6 +45,7 @@ type runOptions struct {
 	dryRun     bool   // list the shards and run nothing
 	json       bool   // print events instead of tables
 	listen     string // address of the live page; empty: none
+	history    string // file that a complete run is appended to; empty: none
 }
 
 // runFlags are the flags of a run and of a comparison.
@@ -83,12 +85,13 @@ func (f *runFlags) register(cmd *cobra.Command, usual, precision string) {
 	flags.BoolVar(&f.quick, "quick", false, "three repetitions: observed values, without verdicts")
 	flags.StringVar(&f.o.out, "out", "", "`folder` of the run (default: a new one in runs/)")
 	flags.BoolVar(&f.o.force, "force", false, "replace the run that is in the folder --out")
+	flags.StringVar(&f.o.history, "history", "", "append the figures of the run to this `file`, for synclab history")
 	flags.BoolVar(&f.o.dump, "dump-iptables", false, "print the rules that were installed, as iptables-save does")
 	flags.BoolVar(&f.o.json, "json", false, "print events instead of tables, one JSON object a line: progress, note, done")
 	flags.StringVar(&f.o.listen, "listen", "", "serve a live page and Prometheus metrics on this `address:port` while it runs, such as "+defaultListen)
 	flags.BoolVar(&f.anywhere, "anywhere", false, "allow --listen on an address that other machines can reach")
 	flags.BoolVar(&f.trace, "trace", false, "print the way of one packet from pod to pod, hop by hop, in scenarios that probe flows, such as pod-networks")
-	if err := errors.Join(cmd.MarkFlagDirname("out"), cmd.MarkFlagFilename("kubeconfig")); err != nil {
+	if err := errors.Join(cmd.MarkFlagDirname("out"), cmd.MarkFlagFilename("kubeconfig"), cmd.MarkFlagFilename("history", "jsonl")); err != nil {
 		panic(err)
 	}
 	for _, flag := range []string{"reps", "precision", "budget", "listen"} {
@@ -121,6 +124,9 @@ func (f *runFlags) read(cmd *cobra.Command, args []string, s streams) (o runOpti
 	if f.o.force && f.o.out == "" && f.o.shards == 0 {
 		return o, badUsage(cmd, "--force replaces the run in --out, which is not given")
 	}
+	if err := f.checkHistory(cmd); err != nil {
+		return o, err
+	}
 	given := f.scenario.given(cmd)
 	switch isLive := cmd.Flags().Changed("kubeconfig"); {
 	case given != "" && len(f.manifests.paths) > 0:
@@ -151,6 +157,20 @@ func (f *runFlags) read(cmd *cobra.Command, args []string, s streams) (o runOpti
 		return o, err
 	}
 	return f.o, nil
+}
+
+// checkHistory refuses a file of --history that the run could not append to, before it measures.
+func (f *runFlags) checkHistory(cmd *cobra.Command) error {
+	switch {
+	case f.o.history == "":
+		return nil
+	case f.o.shards > 0:
+		return badUsage(cmd, "--history is not for shards: 'synclab history' reads the folder of all shards")
+	}
+	if err := history.Check(f.o.history); err != nil {
+		return badUsage(cmd, "--history: %w", err)
+	}
+	return nil
 }
 
 // traced makes the probes of flows trace one packet. It reports whether there are any.
@@ -213,6 +233,7 @@ makes one report of them.`,
 		Example: `  synclab run
   synclab run steady-churn --services 10000 --endpoints 10 --subjects synclab/iptables-legacy
   synclab run size-sweep --services 20000 --reps 5 --out runs/before
+  synclab run steady-churn --reps 6 --history history.jsonl   # see 'synclab history'
   synclab run handshakes --trace --set shape.podNetwork=vxlan --subjects kube-proxy/nftables
   synclab run ./my-scenario.yaml --seed 7 --set steps.churn.rate=50
   synclab run --subjects kube-proxy/iptables-legacy --services 1000

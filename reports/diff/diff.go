@@ -64,7 +64,7 @@ type Delta struct {
 	Threshold *float64 `json:"threshold,omitempty"`
 	Beyond    bool     `json:"beyond_threshold,omitempty"`
 
-	of       diffFigure
+	of       Figure
 	va, vb   []float64 // by repetition
 	beyondP  *float64
 	endlessA bool // stopped in every repetition of the run before, while this figure was measured; endlessB: after
@@ -210,12 +210,12 @@ func deltas(subject string, cell records.Cell, a, b *records.Samples) []Delta {
 	var out []Delta
 	source := comparison.SourceOf([]*records.Samples{a, b})
 	exceededA, exceededB := comparison.ExceededOf(a), comparison.ExceededOf(b)
-	for _, f := range diffFigures(a, b) {
-		before, after := f.Figure(f.Values(a, source), exceededA), f.Figure(f.Values(b, source), exceededB)
+	for _, f := range Figures(a, b) {
+		before, after := f.Of(a, source, exceededA), f.Of(b, source, exceededB)
 		if before == nil && after == nil || f.quiet && zero(before) && zero(after) {
 			continue
 		}
-		row := Delta{Subject: subject, Cell: cell, Figure: f.Name, Detail: f.detail, Unit: f.Unit, Before: before, After: after, of: f}
+		row := Delta{Subject: subject, Cell: cell, Figure: f.Name, Detail: f.Detail, Unit: f.Unit, Before: before, After: after, of: f}
 		if before != nil {
 			row.va = before.Values()
 		}
@@ -247,33 +247,41 @@ func zero(f *estimate.Estimate) bool {
 
 // apply sets the threshold of each row.
 func (o Options) apply(d *Diff, scenario map[string]float64) {
-	own := map[string]float64{}
-	for name, share := range scenario {
-		own[comparison.FigureName(name)] = share
-	}
-	for name, share := range o.Figures {
-		own[comparison.FigureName(name)] = share
-	}
-	all := DefaultThreshold
-	if share, ok := scenario[scenarios.ThresholdAll]; ok {
-		all = share
-	}
-	if o.All != nil {
-		all = *o.All
-	}
 	for i := range d.Rows {
-		share, ok := own[d.Rows[i].thresholdName()]
-		if !ok {
-			share = all
-		}
-		if share >= 0 {
-			d.Rows[i].Threshold = &share
-		}
+		d.Rows[i].Threshold = o.Threshold(scenario, d.Rows[i].Figure, DefaultThreshold)
 	}
 }
 
-// thresholdName is the figure with the row's threshold: all kinds of packets use that of the last Service.
-func (r *Delta) thresholdName() string { return comparison.FigureName(r.Figure) }
+// Threshold is the share by which a figure may grow: its own, else that of all figures, else usual; nil: no limit. The
+// options come before the scenario. All kinds of packets have the threshold of the last Service.
+func (o Options) Threshold(scenario map[string]float64, figure string, usual float64) *float64 {
+	name := comparison.FigureName(figure)
+	own := func(of map[string]float64) (share float64, ok bool) {
+		for word, v := range of {
+			if comparison.FigureName(word) == name {
+				share, ok = v, true
+			}
+		}
+		return share, ok
+	}
+	share, ok := own(o.Figures)
+	if !ok {
+		share, ok = own(scenario)
+	}
+	if !ok && o.All != nil {
+		share, ok = *o.All, true
+	}
+	if !ok {
+		share, ok = scenario[scenarios.ThresholdAll]
+	}
+	if !ok {
+		share = usual
+	}
+	if share < 0 {
+		return nil
+	}
+	return &share
+}
 
 // Beyond returns the rows that exceed their thresholds.
 func (d *Diff) Beyond() []Delta {

@@ -85,6 +85,16 @@ func TestDiff(t *testing.T) {
 		t.Errorf("warnings about equal runs:\n%s", text)
 	}
 
+	var markdown bytes.Buffer
+	if err := d.Markdown(&markdown); err != nil {
+		t.Fatal(err)
+	}
+	open, folded, _ := strings.Cut(markdown.String(), "<details>")
+	if !strings.Contains(open, "| slower, beyond 10 % |") || strings.Contains(open, "| same |") || !strings.Contains(open, "- **✗ "+synthetic.Legacy.Name) ||
+		!strings.Contains(folded, "| same |") || strings.Count(folded, "</details>") != 2 {
+		t.Errorf("Markdown:\n%s", markdown.String())
+	}
+
 	back := compared(t, after, before, Options{})
 	if full := back.row(t, synthetic.Legacy.Name, comparison.FigureFull); full.Verdict != Faster || full.Beyond || len(back.Beyond()) > 0 {
 		t.Errorf("in the other direction: %+v", full)
@@ -393,7 +403,7 @@ func TestDiffFlows(t *testing.T) {
 func TestThresholdFigures(t *testing.T) {
 	faulty := &records.Samples{Records: []records.Record{{Record: &raw.Record{Metric: raw.FaultDuration, Fault: "1:fault"}}, {Record: &raw.Record{Metric: raw.ChildPeakRSS}}}}
 	var names []string
-	for _, f := range diffFigures(faulty) {
+	for _, f := range Figures(faulty) {
 		names = append(names, f.Name)
 	}
 	slices.Sort(names)

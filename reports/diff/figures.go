@@ -11,14 +11,14 @@ import (
 
 // `synclab diff` compares the figures of a comparison of subjects, and further figures of two runs of one subject.
 
-// diffFigure is a figure. If a cell has several faults or kinds of packets, it belongs to one of them.
-type diffFigure struct {
+// Figure is a figure. If a cell has several faults or kinds of packets, it belongs to one of them: Detail.
+type Figure struct {
 	comparison.FigureText
-	detail string
-	// counted: a count that is equal in all repetitions needs no statistics.
-	counted bool
-	// never: a single occurrence is too many.
-	never bool
+	Detail string
+	// Counted: a count that is equal in all repetitions needs no statistics.
+	Counted bool
+	// Never: a single occurrence is too many.
+	Never bool
 	// quiet: not shown while it is 0.
 	quiet bool
 }
@@ -41,14 +41,38 @@ const (
 	figureViolations    = "violations"
 )
 
+// Named returns the figure of a name, without detail. Figures of one kind that have details are alike.
+func Named(name string) (Figure, bool) {
+	for _, f := range append(Figures(), duration(figurePacketKind, "First packet", 50, nil), duration(figureRepaired, "Time to recover", 50, nil),
+		Figure{FigureText: comparison.FigureTextOf(comparison.FigureTotalRSS)}) {
+		if f.Name == name {
+			return f, true
+		}
+	}
+	return Figure{}, false
+}
+
+// Title is the figure's display name.
+func (f Figure) Title() string {
+	if f.Detail != "" {
+		return f.Text + ", " + f.Detail
+	}
+	return f.Text
+}
+
+// Of returns the figure of a sample; nil if it was not measured.
+func (f Figure) Of(c *records.Samples, source comparison.SameSource, exceeded []comparison.Exceeded) *estimate.Estimate {
+	return f.Figure(f.Values(c, source), exceeded)
+}
+
 // valuesBy reads a figure's values by repetition.
 type valuesBy = func(*records.Samples, comparison.SameSource) estimate.Sample
 
-// diffFigures lists the possible figures of two samples of one cell, in the order of the table.
-func diffFigures(both ...*records.Samples) []diffFigure {
-	var out []diffFigure
+// Figures lists the possible figures of two samples of one cell, in the order of the table.
+func Figures(both ...*records.Samples) []Figure {
+	var out []Figure
 	for _, text := range comparison.FigureTexts {
-		f := diffFigure{FigureText: text, counted: text.Unit == "count"}
+		f := Figure{FigureText: text, Counted: text.Unit == "count"}
 		if text.Name == comparison.FigureTotalRSS && !slices.ContainsFunc(both, func(c *records.Samples) bool { return c.Has(raw.ChildPeakRSS) }) {
 			continue // without tools, this figure equals the peak of the process
 		}
@@ -61,14 +85,14 @@ func diffFigures(both ...*records.Samples) []diffFigure {
 		}
 		out = append(out, f)
 	}
-	size := func(name, text, unit string, values valuesBy) diffFigure {
-		return diffFigure{FigureText: comparison.FigureText{Name: name, Text: text, Unit: unit, More: "more", Less: "less", Percent: 50, Values: values}}
+	size := func(name, text, unit string, values valuesBy) Figure {
+		return Figure{FigureText: comparison.FigureText{Name: name, Text: text, Unit: unit, More: "more", Less: "less", Percent: 50, Values: values}}
 	}
 	chains, fullBytes := size(figureChains, "Chains", "count", chainValues), size(figureFullBytes, "Bytes, full sync", "B", bytesOf("full"))
-	chains.counted, chains.Less, fullBytes.counted = true, "fewer", true
+	chains.Counted, chains.Less, fullBytes.Counted = true, "fewer", true
 	failed, misroutes := size(figureFlowsFailed, "Flows failed", "count", flowsBy(flowFailed)), size(figureFlowsMisroute, "Flows misrouted", "count", flowsBy(flowMisrouted))
 	syncs, violations := size(figureSyncsFailed, "Syncs failed", "count", failedSyncs), size(figureViolations, "Violations", "count", violationValues)
-	misroutes.never, violations.never, syncs.quiet = true, true, true
+	misroutes.Never, violations.Never, syncs.quiet = true, true, true
 	out = append(out, chains, fullBytes, size(figurePartialBytes, "Bytes, partial sync", "B", bytesOf("partial")),
 		size(figureKernelMemory, "Kernel memory", "B", comparison.LargestOf(raw.KernelMemory)),
 		duration(figureFlow50, "New flow p50", 50, answeredFlows), duration(figureFlow99, "New flow p99", 99, answeredFlows), failed, misroutes)
@@ -76,13 +100,13 @@ func diffFigures(both ...*records.Samples) []diffFigure {
 	return append(out, syncs, violations)
 }
 
-func duration(name, text string, percent float64, values valuesBy) diffFigure {
-	return diffFigure{FigureText: comparison.FigureText{Name: name, Text: text, Unit: "s", More: "slower", Less: "faster", Percent: percent, Values: values}}
+func duration(name, text string, percent float64, values valuesBy) Figure {
+	return Figure{FigureText: comparison.FigureText{Name: name, Text: text, Unit: "s", More: "slower", Less: "faster", Percent: percent, Values: values}}
 }
 
 // packetKinds are the first packets to each kind of destination, and the round trips.
-func packetKinds(both []*records.Samples) []diffFigure {
-	var out []diffFigure
+func packetKinds(both []*records.Samples) []Figure {
+	var out []Figure
 	for _, method := range []string{"", "handshake", "echo", "established"} {
 		var targets []string
 		for _, c := range both {
@@ -100,7 +124,7 @@ func packetKinds(both []*records.Samples) []diffFigure {
 				detail = method + ", " + target
 			}
 			f := duration(figurePacketKind, "First packet", 50, packetsTo(method, target))
-			f.detail = detail
+			f.Detail = detail
 			out = append(out, f)
 		}
 	}
@@ -177,12 +201,12 @@ func failedSyncs(c *records.Samples, _ comparison.SameSource) estimate.Sample {
 
 // repairs are the times to recover from each fault. Without a recovery, the value is the waiting time of the check,
 // which is longer than any recovery.
-func repairs(both []*records.Samples) []diffFigure {
+func repairs(both []*records.Samples) []Figure {
 	var names []string
 	for _, c := range both {
 		names = append(names, records.FaultsIn(c)...)
 	}
-	var out []diffFigure
+	var out []Figure
 	for _, name := range records.Distinct(names) {
 		f := duration(figureRepaired, "Time to recover", 50, func(c *records.Samples, _ comparison.SameSource) estimate.Sample {
 			values := estimate.Sample{}
@@ -193,7 +217,7 @@ func repairs(both []*records.Samples) []diffFigure {
 			}
 			return values
 		})
-		f.detail = name
+		f.Detail = name
 		out = append(out, f)
 	}
 	return out

@@ -20,19 +20,42 @@ func (d *Diff) Table(w io.Writer) error { return d.document().Text(w) }
 // Page writes it as a page.
 func (d *Diff) Page(w io.Writer) error { return d.document().Page(w) }
 
+// mostRows bounds the table of all figures in Markdown: a comment on GitHub has at most 65,536 characters.
+const mostRows = 200
+
+// Markdown writes it for a pull request: the verdict and the figures that differ, and the rest folded.
+func (d *Diff) Markdown(w io.Writer) error {
+	s := doc.Section{Title: "Result"}
+	differ := d.tableOf(func(r Delta) bool { return r.Verdict == Slower || r.Verdict == Faster })
+	s.Add(doc.Block{Verdict: d.Verdict()}, doc.Block{Table: differ})
+	n := 0
+	all := d.tableOf(func(Delta) bool { n++; return n <= mostRows })
+	if n > mostRows {
+		all.Note = fmt.Sprintf("The first %d of them; a page (--page) and -o json have all.", mostRows)
+	}
+	s.Add(doc.Block{Folded: true, Heading: "All " + doc.Plural(n, "figure"), Table: all, Facts: d.absent()},
+		doc.Block{Folded: true, Heading: "Conditions, caveats and method", Note: doc.Sentence(diffMethod, d), Facts: d.conditions(), List: d.caveats()})
+	return (&doc.Document{Title: "Two runs compared", Sections: []doc.Section{s}}).Markdown(w)
+}
+
 func (d *Diff) document() *doc.Document {
 	verdict, s := doc.Section{ID: "verdict", Title: "Verdict"}, doc.Section{ID: "diff", Title: "Figures"}
 	verdict.Add(doc.Block{Verdict: d.Verdict()}, doc.Block{Facts: d.conditions()})
 	if caveats := d.caveats(); len(caveats) > 0 {
 		verdict.Add(doc.Block{Warn: true, Heading: "Conditions and caveats", List: caveats})
 	}
-	s.Add(doc.Block{Table: d.table()})
-	var absent [][2]string
-	for _, a := range d.Absent {
-		absent = append(absent, [2]string{Delta{Subject: a.Subject, Cell: a.Cell}.group(), strings.ReplaceAll(string(a.Verdict), "-", " ")})
-	}
-	s.Add(doc.Block{Facts: absent}, doc.Block{Note: doc.Sentence(diffMethod, d), Soft: true})
+	s.Add(doc.Block{Table: d.tableOf(func(Delta) bool { return true })})
+	s.Add(doc.Block{Facts: d.absent()}, doc.Block{Note: doc.Sentence(diffMethod, d), Soft: true})
 	return &doc.Document{Kind: "synclab diff", Title: "Two runs compared", Sections: []doc.Section{verdict, s}}
+}
+
+// absent lists the subjects in cells that only one of the runs has.
+func (d *Diff) absent() [][2]string {
+	var out [][2]string
+	for _, a := range d.Absent {
+		out = append(out, [2]string{Delta{Subject: a.Subject, Cell: a.Cell}.group(), strings.ReplaceAll(string(a.Verdict), "-", " ")})
+	}
+	return out
 }
 
 // conditions describe both runs, and what was compared.
@@ -66,12 +89,7 @@ func (r Delta) group() string {
 }
 
 // Name is the figure's display name.
-func (r Delta) Name() string {
-	if r.Detail != "" {
-		return r.of.Text + ", " + r.Detail
-	}
-	return r.of.Text
-}
+func (r Delta) Name() string { return r.of.Title() }
 
 func (r Delta) cells() []doc.Cell {
 	p := doc.None()
@@ -79,13 +97,14 @@ func (r Delta) cells() []doc.Cell {
 	case r.Exact:
 		p = doc.Text("exact")
 	case r.Adjusted != nil:
-		p = doc.Text(shortP(*r.Adjusted))
+		p = doc.Text(ShortP(*r.Adjusted))
 	}
 	return []doc.Cell{doc.Text("  " + r.Name()), doc.Text(comparison.FigureValue(r.Before, false)), doc.Text(comparison.FigureValue(r.After, false)), doc.Text(r.ratioText()), p,
 		doc.Text(fmt.Sprintf("%d+%d", r.RepetitionsBefore, r.RepetitionsAfter)), doc.Text(r.verdictText())}
 }
 
-func shortP(p float64) string {
+// ShortP writes a p-value.
+func ShortP(p float64) string {
 	if p < 0.001 {
 		return "< 0.001"
 	}
@@ -97,18 +116,18 @@ func (r Delta) ratioText() string {
 	if r.Ratio == nil {
 		return "–"
 	}
-	text := fineRatio(*r.Ratio) + "×"
+	text := FineRatio(*r.Ratio) + "×"
 	switch {
 	case r.Before.Stopped != r.After.Stopped:
 		text = map[bool]string{true: "> ", false: "< "}[r.After.Stopped] + text
 	case r.Low != nil && !r.Exact:
-		text += " (" + fineRatio(*r.Low) + "–" + fineRatio(*r.High) + ")"
+		text += " (" + FineRatio(*r.Low) + "–" + FineRatio(*r.High) + ")"
 	}
 	return text
 }
 
-// fineRatio keeps two decimals, which a threshold of some percent needs.
-func fineRatio(v float64) string {
+// FineRatio keeps two decimals, which a threshold of some percent needs.
+func FineRatio(v float64) string {
 	switch {
 	case v >= 9.995:
 		return comparison.Times(v)
@@ -136,16 +155,17 @@ func (r Delta) verdictText() string {
 	}
 	switch {
 	case r.Beyond:
-		text += ", beyond " + percentText(*r.Threshold)
+		text += ", beyond " + PercentText(*r.Threshold)
 	case r.Threshold != nil && r.Ratio != nil && *r.Ratio > 1+*r.Threshold:
-		text += ", not shown to exceed " + percentText(*r.Threshold)
+		text += ", not shown to exceed " + PercentText(*r.Threshold)
 	case r.Threshold != nil:
-		text += ", within " + percentText(*r.Threshold)
+		text += ", within " + PercentText(*r.Threshold)
 	}
 	return text
 }
 
-func percentText(share float64) string { return strconv.FormatFloat(100*share, 'g', 4, 64) + " %" }
+// PercentText writes a share.
+func PercentText(share float64) string { return strconv.FormatFloat(100*share, 'g', 4, 64) + " %" }
 
 // Verdict states the result: the rows beyond their thresholds, the number of each verdict, and the repetitions needed.
 func (d *Diff) Verdict() []doc.Line {
@@ -189,17 +209,20 @@ func (r Delta) Sentence() string {
 		one.Ratio = r.ratioText()
 	}
 	if r.Threshold != nil {
-		one.Allowed = percentText(*r.Threshold)
+		one.Allowed = PercentText(*r.Threshold)
 	}
 	return doc.Sentence(diffBeyond, one)
 }
 
-// table has a heading for each subject in each cell, and below it a row for each figure.
-func (d *Diff) table() *doc.Table {
+// tableOf has a heading for each subject in each cell, and below it a row for each chosen figure.
+func (d *Diff) tableOf(chosen func(Delta) bool) *doc.Table {
 	t := &doc.Table{Columns: []doc.Column{{Name: "Figure"}, {Name: "Before", Numeric: true}, {Name: "After", Numeric: true}, {Name: "Ratio (95 %)", Numeric: true},
 		{Name: "p", Numeric: true}, {Name: "n", Numeric: true}, {Name: "Result"}}}
 	group := ""
 	for _, r := range d.Rows {
+		if !chosen(r) {
+			continue
+		}
 		if next := r.group(); next != group {
 			group = next
 			t.Heading(group)

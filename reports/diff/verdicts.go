@@ -60,11 +60,11 @@ func (r *Delta) divide() {
 func (r *Delta) beyondStatistics() bool {
 	a, b := r.Before, r.After
 	switch {
-	case r.of.never && zero(a) && !zero(b):
+	case r.of.Never && zero(a) && !zero(b):
 		r.Verdict, r.Beyond = Slower, r.Threshold != nil
-	case r.of.never && zero(a) && zero(b):
+	case r.of.Never && zero(a) && zero(b):
 		r.Verdict = Same
-	case r.of.counted && constant(r.va) && constant(r.vb):
+	case r.of.Counted && constant(r.va) && constant(r.vb):
 		r.Verdict = Same
 		if b.Value > a.Value {
 			r.Verdict, r.Beyond = Slower, r.Threshold != nil && b.Value > a.Value*(1+*r.Threshold)

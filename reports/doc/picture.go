@@ -42,25 +42,47 @@ func (p Plot) inline() template.HTML {
 	return template.HTML(markup) //nolint:gosec // drawn by this program
 }
 
-// spark draws values as a small line from 0 to their maximum. The cell's text says what they are.
-func spark(values []float64) template.HTML {
-	if len(values) < 2 {
+// spark draws a cell's values as a small line from 0 to their maximum. The cell's text says what they are. With intervals,
+// it begins higher, at most at 60 % of the maximum: noise stays small, and a change is seen.
+func spark(c Cell) template.HTML {
+	if len(c.Spark) < 2 {
 		return ""
 	}
 	const width, height, rim = 112.0, 24.0, 3.0
-	most := slices.Max(values)
-	var points []string
-	var x, y float64
-	for i, v := range values {
-		x = rim + (width-2*rim)*float64(i)/float64(len(values)-1)
-		y = height - rim
-		if most > 0 {
-			y -= (height - 2*rim) * v / most
-		}
-		points = append(points, fmt.Sprintf("%.1f,%.1f", x, y))
+	least, most := 0.0, slices.Max(c.Spark)
+	if len(c.Spans) > 0 {
+		least = slices.Min(c.Spark)
 	}
-	return template.HTML(fmt.Sprintf(`<svg class="spark" viewBox="0 0 %g %g" aria-hidden="true"><polyline points="%s"/><circle cx="%.1f" cy="%.1f" r="2.5"/></svg>`,
-		width, height, strings.Join(points, " "), x, y)) //nolint:gosec // numbers
+	for _, span := range c.Spans {
+		least, most = min(least, span[0]), max(most, span[1])
+	}
+	least = min(least, 0.6*most)
+	at := func(i int, v float64) (x, y float64) {
+		y = height - rim
+		if most > least {
+			y -= (height - 2*rim) * (v - least) / (most - least)
+		}
+		return rim + (width-2*rim)*float64(i)/float64(len(c.Spark)-1), y
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg class="spark" viewBox="0 0 %g %g" aria-hidden="true">`, width, height)
+	for i, span := range c.Spans {
+		x, low := at(i, span[0])
+		_, high := at(i, span[1])
+		fmt.Fprintf(&b, `<path d="M%.1f %.1fV%.1f"/>`, x, low, high)
+	}
+	b.WriteString(`<polyline points="`)
+	for i, v := range c.Spark {
+		x, y := at(i, v)
+		fmt.Fprintf(&b, "%.1f,%.1f ", x, y)
+	}
+	b.WriteString(`"/>`)
+	for _, i := range append(slices.Clone(c.Marks), len(c.Spark)-1) {
+		x, y := at(i, c.Spark[i])
+		fmt.Fprintf(&b, `<circle cx="%.1f" cy="%.1f" r="2.5"/>`, x, y)
+	}
+	b.WriteString("</svg>")
+	return template.HTML(b.String()) //nolint:gosec // numbers
 }
 
 // dark is a style sheet with the colours of all plots on a dark ground.

@@ -72,10 +72,12 @@ type Cell struct {
 	Badges []string
 	Color  color.NRGBA
 	Faint  bool
-	Loud   bool      // a result that should not occur
-	Heat   int       // background on the page: -3 (much better than the baseline) to 3 (much worse)
-	Link   string    // of Text, on the page
-	Spark  []float64 // drawn on the page, in order
+	Loud   bool         // a result that should not occur
+	Heat   int          // background on the page: -3 (much better than the baseline) to 3 (much worse)
+	Link   string       // of Text, on the page
+	Spark  []float64    // drawn on the page, in order
+	Spans  [][2]float64 // of Spark: the interval of each value; nil: none
+	Marks  []int        // of Spark: values to mark
 }
 
 // Caveats is the ID of the section that explains badges.

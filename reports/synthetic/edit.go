@@ -17,7 +17,7 @@ func Pair(t *testing.T, y Run, change func(*Run)) (before, after string) {
 	before, after = filepath.Join(root, "before"), filepath.Join(root, "after")
 	y.ID = "before"
 	y.Write(t, before)
-	y.ID, y.noise = "after", y.noise+1
+	y.ID, y.Noise = "after", y.Noise+1
 	y.Subjects = slices.Clone(y.Subjects)
 	change(&y)
 	y.Write(t, after)

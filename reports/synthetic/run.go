@@ -32,7 +32,7 @@ type Run struct {
 	Outside  bool // subjects are processes fed by the fake API server
 	Targets  []scenarios.Target
 	StopAt   float64 // a cold start that takes longer is stopped, in seconds; 0 means none
-	noise    uint64  // another seed of the noise makes another run of the same
+	Noise    uint64  // another seed of the noise makes another run of the same
 }
 
 // Subject takes base × services^exponent for a full sync and perRule for each position that a packet crosses.
@@ -79,7 +79,7 @@ func (y Run) Write(t testing.TB, dir string) {
 	if err := os.WriteFile(filepath.Join(dir, "run.json"), head, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	w := &syntheticWriter{y: y, random: rand.New(rand.NewPCG(7, 7+y.noise))}
+	w := &syntheticWriter{y: y, random: rand.New(rand.NewPCG(7, 7+y.Noise))}
 	encoder := json.NewEncoder(&w.out)
 	w.encode = func(r raw.Record) {
 		if err := encoder.Encode(r); err != nil {

@@ -11,11 +11,15 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
 )
 
 // Formats are the output formats; the first is the default.
 var Formats = []string{"table", "json", "yaml"}
+
+// GitHub is a further format of some commands: Markdown with collapsed details, for pull requests.
+const GitHub = "github"
 
 // Format is the flag -o of commands whose output is data.
 type Format string
@@ -38,17 +42,31 @@ func (f formatFlag) Set(s string) error {
 	return nil
 }
 
-// Register adds the flag to cmd. more are formats that only this command has.
+// Register adds the flag to cmd, whose other name is --format. more are formats that only this command has.
 func (f *Format) Register(cmd *cobra.Command, more ...string) {
 	*f = Format(Formats[0])
 	names := slices.Concat(Formats, more)
 	cmd.Flags().VarP(formatFlag{f, names}, "output", "o", "how to print the result: "+strings.Join(names, ", "))
+	cmd.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		if name == "format" {
+			name = "output"
+		}
+		return pflag.NormalizedName(name)
+	})
 	Complete(cmd, "output", names...)
 }
 
-// Write prints value: as JSON or YAML by its JSON tags, or through table.
+// Text is what Write prints as text: the table, or Markdown in the format GitHub.
+func (f Format) Text(table, markdown func(io.Writer) error) func(io.Writer) error {
+	if f == GitHub {
+		return markdown
+	}
+	return table
+}
+
+// Write prints value: as JSON or YAML by its JSON tags, or through table, which Text may choose.
 func (f Format) Write(w io.Writer, value any, table func(io.Writer) error) error {
-	if f == "table" {
+	if f == "table" || f == GitHub {
 		return table(w)
 	}
 	var text bytes.Buffer
