@@ -142,8 +142,7 @@ func find(ctx context.Context, name string, opts Options) (string, error) {
 
 // newest returns the newest intact file that matches a pattern; empty if there is none.
 func (c Cache) newest(pattern, origin string) string {
-	paths, err := filepath.Glob(c.Path(pattern))
-	paths = slices.DeleteFunc(paths, func(path string) bool { return !c.intact(filepath.Base(path), origin) })
+	paths, err := c.matches(pattern, origin)
 	if err != nil || len(paths) == 0 {
 		return ""
 	}

@@ -120,7 +120,7 @@ func Kernels(dir string) ([]BuiltKernel, error) {
 	if err != nil {
 		return nil, err
 	}
-	paths, err := filepath.Glob(cache.Path(linuxFile("*")))
+	paths, err := cache.matches(linuxFile("*"), linuxOrigin())
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func Kernels(dir string) ([]BuiltKernel, error) {
 	var all []BuiltKernel
 	for _, path := range paths {
 		name := filepath.Base(path)
-		if stat, err := os.Stat(path); err == nil && cache.intact(name, linuxOrigin()) {
+		if stat, err := os.Stat(path); err == nil {
 			all = append(all, BuiltKernel{strings.TrimSuffix(strings.TrimPrefix(name, before), after), path, stat.ModTime()})
 		}
 	}
