@@ -27,11 +27,12 @@ type user struct {
 	container []string // words before the runtime's command
 }
 
-const nobody = 65534
+// unprivileged is a user without rights and without a range of other users.
+const unprivileged = 65534
 
 var users = []user{
 	{name: "root", first: 1 << 17, users: 1 << 16},
-	{name: "rootless", rootless: true, first: nobody, users: 1, container: []string{"runuser", "-u", "nobody", "--"}},
+	{name: "rootless", rootless: true, first: unprivileged, users: 1, container: []string{"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"}},
 }
 
 // engine runs containers of an image with crun or runc.

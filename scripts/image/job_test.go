@@ -110,19 +110,19 @@ func sweepJob(t *testing.T, shards int) batchv1.JobSpec {
 	return job.Spec
 }
 
-const tiny = `name: tiny
-description: two sizes, and nothing but a cold start
-seed: 3
-shape:
-  services: 9
-  endpoints: {count: 2}
-sweep:
-  - field: shape.services
-    values: ["4", "9"]
-steps:
-  - create: {}
-  - settle:
-`
+// tinyVolume makes the volume tmp with the scenario tiny.yaml: two sizes, and nothing but a cold start.
+func tinyVolume(t *testing.T, r runner) string {
+	t.Helper()
+	text, err := os.ReadFile("../../cmd/synclab/testdata/tiny.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := r.volume(t, "tmp")
+	if err := os.WriteFile(filepath.Join(dir, "tiny.yaml"), text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
 
 // controller plays the controller of an Indexed Job on one machine: one pod a time and index, in the order of indexes.
 type controller struct {
@@ -215,10 +215,7 @@ func testJob(t *testing.T, r runner) {
 	const shards, killed = 2, 1
 	c := &controller{
 		runner: r, spec: sweepJob(t, shards), attempts: map[int]int{}, output: map[int]string{}, killFrom: killed,
-		volumes: map[string]string{"runs": r.volume(t, "runs"), "tmp": r.volume(t, "tmp")},
-	}
-	if err := os.WriteFile(filepath.Join(c.volumes["tmp"], "tiny.yaml"), []byte(tiny), 0o644); err != nil {
-		t.Fatal(err)
+		volumes: map[string]string{"runs": r.volume(t, "runs"), "tmp": tinyVolume(t, r)},
 	}
 	if failed := c.run(t); len(failed) > 0 {
 		t.Fatalf("failed indexes %v: %v", failed, c.output)
@@ -272,10 +269,7 @@ func TestImage(t *testing.T) {
 			e := newEngine(t, u)
 			shard := *sweepJob(t, 1).Template.Spec.InitContainers[0].DeepCopy()
 			shard.Env = nil
-			volumes := map[string]string{"runs": e.volume(t, "runs"), "tmp": e.volume(t, "tmp")}
-			if err := os.WriteFile(filepath.Join(volumes["tmp"], "tiny.yaml"), []byte(tiny), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			volumes := map[string]string{"runs": e.volume(t, "runs"), "tmp": tinyVolume(t, e)}
 			for name, args := range map[string][]string{
 				"doctor": {"doctor"},
 				"run":    {"compare", "/tmp/tiny.yaml", "--reps=1", "--out=/runs/host", "--subjects=synclab/iptables-legacy,synclab/iptables-nft,synclab/nftables,kube-proxy/nftables"},
