@@ -178,6 +178,14 @@ growth: deps build ## run the Go benchmarks of plan, encode and syncs, and print
 	go test -run '^$$' -bench '^Benchmark(FullSync|PartialSync)$$/^backend=nftables$$' -benchmem -count $(or $(REPS),3) -timeout 4h ./bench -sizes 50000 | tee -a runs/growth.txt
 	bin/synclab report --bench runs/growth.txt
 
+.PHONY: image
+image: ## build an OCI image in bin/image, with its tools, kube-proxy and a kernel, without a container daemon (needs mmdebstrap)
+	go run ./scripts/image -out bin/image
+
+.PHONY: image-test
+image-test: image ## run doctor, small runs and an Indexed Job in the image, as root and as an ordinary user (needs root, and crun or runc)
+	SYNCLAB_IMAGE=$(CURDIR)/bin/image go test -count=1 -v -timeout 30m -run '^Test(Image|JobOfContainers)$$' ./scripts/image
+
 .PHONY: lint
 lint: ## gofmt, go vet, staticcheck, actionlint, and words that make texts hard to read
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then \

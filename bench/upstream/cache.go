@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"syscall"
 
@@ -90,6 +91,27 @@ func MayRun(dir string) error {
 	return nil
 }
 
+// Shipped is the folder of files that an installation brings along, seen from the folder of the executable. It has the
+// form of a cache, and is only read: an image has its kube-proxy and its kernel there.
+const Shipped = "../lib/synclab"
+
+// matches returns the intact files of an origin that match a pattern, in the cache and among the shipped ones.
+func (c Cache) matches(pattern, origin string) ([]string, error) {
+	folders := []Cache{c}
+	if exe, err := os.Executable(); err == nil {
+		folders = append(folders, Cache{filepath.Join(filepath.Dir(exe), Shipped)})
+	}
+	var all []string
+	for _, folder := range folders {
+		paths, err := filepath.Glob(folder.Path(pattern))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, slices.DeleteFunc(paths, func(path string) bool { return !folder.intact(filepath.Base(path), origin) })...)
+	}
+	return all, nil
+}
+
 // Path returns the path of a file with that name, which may not exist.
 func (c Cache) Path(name string) string { return filepath.Join(c.dir, name) }
 
@@ -127,7 +149,7 @@ func (c Cache) Get(ctx context.Context, name, origin string, build func(path str
 	if err != nil {
 		return "", err
 	}
-	return path, errors.Join(outfile.Write(path+madeSuffix, append(text, '\n'), 0o644), os.Rename(building, path))
+	return path, errors.Join(outfile.Write(Origin(path), append(text, '\n'), 0o644), os.Rename(building, path))
 }
 
 // made describes how a cached file was built; it is stored next to the file.
@@ -136,11 +158,12 @@ type made struct {
 	Digest string `json:"digest"` // of the file
 }
 
-const madeSuffix = ".made.json"
+// Origin returns the path of the file next to a cached one that describes how it was built.
+func Origin(path string) string { return path + ".made.json" }
 
 // intact reports whether a file exists, was made from origin, and is unchanged.
 func (c Cache) intact(name, origin string) bool {
-	text, err := outfile.Read(c.Path(name) + madeSuffix)
+	text, err := outfile.Read(Origin(c.Path(name)))
 	if err != nil {
 		return false
 	}

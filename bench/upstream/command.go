@@ -157,8 +157,7 @@ func (b *builder) find(ctx context.Context) (string, error) {
 
 // newest returns the newest intact file that matches a pattern; empty if there is none.
 func (c Cache) newest(pattern, origin string) string {
-	paths, err := filepath.Glob(c.Path(pattern))
-	paths = slices.DeleteFunc(paths, func(path string) bool { return !c.intact(filepath.Base(path), origin) })
+	paths, err := c.matches(pattern, origin)
 	if err != nil || len(paths) == 0 {
 		return ""
 	}

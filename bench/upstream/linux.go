@@ -122,7 +122,7 @@ func Kernels(dir string) ([]BuiltKernel, error) {
 	if err != nil {
 		return nil, err
 	}
-	paths, err := filepath.Glob(cache.Path(linuxFile("*")))
+	paths, err := cache.matches(linuxFile("*"), linuxOrigin())
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ func Kernels(dir string) ([]BuiltKernel, error) {
 	var all []BuiltKernel
 	for _, path := range paths {
 		name := filepath.Base(path)
-		if stat, err := os.Stat(path); err == nil && cache.intact(name, linuxOrigin()) {
+		if stat, err := os.Stat(path); err == nil {
 			all = append(all, BuiltKernel{strings.TrimSuffix(strings.TrimPrefix(name, before), after), path, stat.ModTime()})
 		}
 	}

@@ -359,8 +359,8 @@ func TestCacheIsChecked(t *testing.T) {
 		"another binary": func() error {
 			return os.WriteFile(path, []byte("#!/bin/sh\n: planted\necho Kubernetes "+Pinned+"\n"), 0o755)
 		},
-		"another origin": func() error { return os.WriteFile(path+madeSuffix, []byte(`{"origin":"sha256:0"}`), 0o644) },
-		"no origin":      func() error { return os.Remove(path + madeSuffix) },
+		"another origin": func() error { return os.WriteFile(Origin(path), []byte(`{"origin":"sha256:0"}`), 0o644) },
+		"no origin":      func() error { return os.Remove(Origin(path)) },
 	} {
 		before := len(account())
 		if err := change(); err != nil {

@@ -166,25 +166,9 @@ func TestPodsHaveFewRights(t *testing.T) {
 	}
 }
 
-// Images are pinned: base images by digest, and no moving tags.
+// Images are pinned: no moving tags.
 func TestImagesArePinned(t *testing.T) {
-	built, err := os.ReadFile(filepath.Join(deployFolder, "Containerfile"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	base := regexp.MustCompile(`(?m)^FROM (\S+)`).FindAllStringSubmatch(string(built), -1)
-	if len(base) != 2 {
-		t.Errorf("base images %v, want two", base)
-	}
-	for _, image := range base {
-		if !regexp.MustCompile(`@sha256:[0-9a-f]{64}$`).MatchString(image[1]) {
-			t.Errorf("base image %s has no digest", image[1])
-		}
-	}
-	if !strings.Contains(string(built), "dpkg-query --show >") {
-		t.Error("the image does not record its packages")
-	}
-	err = filepath.WalkDir(deployFolder, func(path string, _ fs.DirEntry, err error) error {
+	err := filepath.WalkDir(deployFolder, func(path string, _ fs.DirEntry, err error) error {
 		if filepath.Ext(path) != ".yaml" || err != nil {
 			return err
 		}

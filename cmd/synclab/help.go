@@ -29,11 +29,15 @@ const helpAll = "help-all"
 // groupCommands puts the commands into their groups, and sets how help lists flags.
 func groupCommands(root *cobra.Command, all bool) {
 	for _, group := range commandGroups {
-		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title})
+		var commands []*cobra.Command
 		for _, cmd := range root.Commands() {
 			if slices.Contains(group.commands, cmd.Name()) {
 				cmd.GroupID = group.title
+				commands = append(commands, cmd)
 			}
+		}
+		if len(commands) > 0 { // kubectl's plugin has few
+			root.AddGroup(&cobra.Group{ID: group.title, Title: group.title})
 		}
 	}
 	last := commandGroups[len(commandGroups)-1].title

@@ -34,7 +34,8 @@ func main() {
 	ctx, windUp := context.WithCancel(context.Background())
 	go terminal.HeedSignals(windUp)
 	s := streams{os.Stdin, &terminal.Printable{W: os.Stdout}, &terminal.Printable{W: os.Stderr}}
-	err := run(ctx, s, os.Args[1:])
+	args, plugin := asPlugin(os.Args[0], os.Args[1:])
+	err := runAs(ctx, s, plugin, args)
 	os.Exit(exitStatus(ctx, s.err, err))
 }
 
@@ -52,9 +53,15 @@ type streams struct {
 }
 
 // run is the whole program without the process. args are without the program's name.
-func run(ctx context.Context, s streams, args []string) error {
+func run(ctx context.Context, s streams, args []string) error { return runAs(ctx, s, false, args) }
+
+// runAs is run, or the same for kubectl's plugin.
+func runAs(ctx context.Context, s streams, plugin bool, args []string) error {
 	args, all := helpArgs(args)
 	root := newRoot(s)
+	if plugin {
+		makePlugin(root, s)
+	}
 	groupCommands(root, all)
 	root.SetArgs(args)
 	var ending []func()

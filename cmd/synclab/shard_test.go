@@ -15,27 +15,10 @@ import (
 	"synclab/reports/sections"
 )
 
-const tinySweep = `name: tiny
-description: two sizes, nothing but a cold start
-seed: 3
-shape:
-  services: 9
-  endpoints: {count: 2}
-sweep:
-  - field: shape.services
-    values: ["4", "9"]
-steps:
-  - create: {}
-  - settle:
-`
-
 // A sweep in three shards measures the same passes as in one piece, and its report has the same rule counts.
 func TestShardsAreTheSweep(t *testing.T) {
 	dir := t.TempDir()
-	file := filepath.Join(dir, "tiny.yaml")
-	if err := os.WriteFile(file, []byte(tinySweep), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	const file = "testdata/tiny.yaml"
 	subjects := "synclab/nftables"
 	if about, err := subject.Parse("synclab/iptables-legacy"); err == nil && about.Available() == nil {
 		subjects += ",synclab/iptables-legacy"

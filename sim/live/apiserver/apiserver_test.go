@@ -164,6 +164,7 @@ func TestAPIServer(t *testing.T) {
 	t.Run("capture", r.testCapture)
 	t.Run("rights", r.testRights)
 	t.Run("daemon", r.testDaemon)
+	t.Run("manifests", r.testManifests)
 	t.Run("follow", r.testFollow) // last: it restarts the server
 }
 
