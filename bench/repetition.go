@@ -96,6 +96,9 @@ func perform(ctx context.Context, lab *netns.Lab, a pass.Assignment, changes *li
 		r.host.PeakMemory()
 	}
 	err = errors.Join(err, r.faults.End(ctx), r.host.Stop())
+	if err == nil {
+		err = r.host.SendProfile(ctx)
+	}
 	if err == nil && !exceeded {
 		err = r.dump(ctx)
 	}

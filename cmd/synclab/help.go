@@ -19,7 +19,7 @@ var commandGroups = []struct {
 }{
 	{"Measure:", []string{"run", "compare", "conform", "soak"}},
 	{"Your cluster:", []string{"capture", "plan", "migrate", "calibrate", "simulate"}},
-	{"Read:", []string{"report", "diff"}},
+	{"Read:", []string{"report", "explain", "diff"}},
 	{"Tools:", []string{"rules", "serve", "scenarios", "kernel", "kube-proxy", "doctor", "version", "completion", "help"}},
 }
 

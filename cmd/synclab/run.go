@@ -38,6 +38,7 @@ type runOptions struct {
 	out        string        // empty: a new folder in runs/
 	force      bool          // replace the run in out
 	config     *v1alpha1.KubeProxyConfiguration
+	profile    bool // sample where the time goes
 	dump       bool // print the rules that were installed
 	shard      int  // from 1, of shards
 	shards     int  // 0: the whole run
@@ -81,6 +82,7 @@ func (f *runFlags) register(cmd *cobra.Command, usual, precision string) {
 	flags.BoolVar(&f.quick, "quick", false, "three repetitions: observed values, without verdicts")
 	flags.StringVar(&f.o.out, "out", "", "`folder` of the run (default: a new one in runs/)")
 	flags.BoolVar(&f.o.force, "force", false, "replace the run that is in the folder --out")
+	flags.BoolVar(&f.o.profile, "profile", false, "sample where subjects, their tools and the kernel spend CPU time, with perf; each cell is also measured once without")
 	flags.BoolVar(&f.o.dump, "dump-iptables", false, "print the rules that were installed, as iptables-save does")
 	flags.BoolVar(&f.o.json, "json", false, "print events instead of tables, one JSON object a line: progress, note, done")
 	flags.BoolVar(&f.trace, "trace", false, "print the way of one packet from pod to pod, hop by hop, in scenarios that probe flows, such as pod-networks")
@@ -91,6 +93,7 @@ func (f *runFlags) register(cmd *cobra.Command, usual, precision string) {
 		terminal.Complete(cmd, flag)
 	}
 	cmd.MarkFlagsMutuallyExclusive("reps", "precision", "quick")
+	cmd.MarkFlagsMutuallyExclusive("precision", "profile")
 	cmd.MarkFlagsMutuallyExclusive("filename", "kubeconfig")
 	moreFlags(cmd, "proxy-config", "context", "allow-exec-plugins", "budget", "force", "dump-iptables", "json", "trace")
 }
@@ -162,7 +165,7 @@ func (f *runFlags) repetitions(cmd *cobra.Command) error {
 		return badUsage(cmd, "--precision is not for shards, which have no results of each other: use --reps")
 	case f.o.budget <= 0:
 		return badUsage(cmd, "--budget %v: want more than 0", f.o.budget)
-	case f.quick || given("reps") || f.o.shards > 0 || f.precision == "":
+	case f.quick || given("reps") || f.o.shards > 0 || f.o.profile || f.precision == "":
 		if given("budget") {
 			return badUsage(cmd, "--budget is only for --precision")
 		}
@@ -211,6 +214,7 @@ makes one report of them.`,
   synclab run --kubeconfig ~/.kube/config --subjects kube-proxy/nftables
   synclab run size-sweep --reps 20 --shards 8 --dry-run
   synclab run size-sweep --reps 20 --shard 3/8 --out /mnt/sweep
+  synclab run size-sweep --services 2000 --profile --subjects kube-proxy/nftables   # then: synclab explain
   synclab run -f manifests/ --proxy-config kube-proxy.yaml --dump-iptables`,
 		Args: argCount(0, 1, "a scenario"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -270,7 +274,7 @@ docs/migrate.md has the exact rules. With -f the Services are yours.`,
 			panic(err)
 		}
 	}
-	for _, flag := range []string{"subjects", "feed", "kubeconfig", "context", "allow-exec-plugins"} { // the scenario decides them
+	for _, flag := range []string{"subjects", "feed", "kubeconfig", "context", "allow-exec-plugins", "profile"} { // the scenario decides them
 		if err := cmd.Flags().MarkHidden(flag); err != nil {
 			panic(err)
 		}

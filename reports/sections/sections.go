@@ -27,6 +27,8 @@ var sections = []func(*Summary) doc.Section{
 	(*Summary).seenSection,
 	(*Summary).InvariantSection,
 	(*Summary).overviewSection,
+	(*Summary).profileSection,
+	(*Summary).growthSection,
 	(*Summary).sloSection,
 	(*Summary).phaseSection,
 	(*Summary).coldSection,

@@ -11,6 +11,7 @@ import (
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
 	"synclab/reports/figure"
+	"synclab/reports/profiles"
 	"synclab/reports/records"
 )
 
@@ -45,11 +46,16 @@ type Summary struct {
 	Targets  []TargetResult `json:"targets,omitempty"`
 	SLOs     SLOs           `json:"slos"`
 	Capacity []Capacity     `json:"capacity,omitempty"`
-	Rows     []Row          `json:"rows"`
-	Plots    []doc.Plot     `json:"plots,omitempty"`
+	// Profiles say where the time of syncs goes at the largest sizes; ProfileGrowth how it grows, ProfileCost what samples cost.
+	Profiles      []ProfileTop      `json:"profiles,omitempty"`
+	ProfileGrowth []profiles.Growth `json:"profile_growth,omitempty"`
+	ProfileCost   *ProfileCost      `json:"profile_cost,omitempty"`
+	Rows          []Row             `json:"rows"`
+	Plots         []doc.Plot        `json:"plots,omitempty"`
 
 	Collected *records.Collection `json:"-"`
 	looks     []figure.Look       // of the series
+	profiles  []*profiles.Profile
 }
 
 // Row is one line of the full tables: one group of values.
@@ -181,7 +187,8 @@ func Summarize(runs []*records.Run, slos SLOs) *Summary {
 	s.Comparisons = comparison.OfCells(c)
 	s.Targets = targetResults(c, s)
 	s.Capacity = capacities(c, s, slos)
-	s.Warnings = warnings(c, s)
+	unread := s.readProfiles()
+	s.Warnings = append(warnings(c, s), unread...)
 	s.Method = s.method()
 	s.Sentences = sentences(s)
 	return s

@@ -1,0 +1,208 @@
+package profiles
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"synclab/reports/estimate"
+)
+
+// Growth is how one kind of sync of a subject grows with the Services.
+type Growth struct {
+	Subject  string  `json:"subject"`
+	Scenario string  `json:"scenario"`
+	Settings string  `json:"settings,omitempty"`
+	Kind     string  `json:"kind"`
+	From     int     `json:"from"` // Services
+	To       int     `json:"to"`
+	Total    float64 `json:"total"` // seconds of CPU per sync at To
+	// Law is the power law of the whole sync.
+	Law estimate.Power `json:"law"`
+	// Functions have at least leastShare of the sync at To.
+	Functions []FunctionGrowth `json:"functions"`
+	// Shares of a sync at To by the exponent of its functions, in the order of Classes.
+	Shares []float64 `json:"shares"`
+	// Rules is the function that makes the sync superlinear, the index in Functions; -1: none does.
+	Rules int `json:"rules"`
+	// From RulesFrom Services on, the superlinear functions take more time than all others. Seen: it was measured, not
+	// computed from the fits. 0: never.
+	RulesFrom float64 `json:"rules_from,omitempty"`
+	Seen      bool    `json:"seen,omitempty"`
+}
+
+// FunctionGrowth is the growth of one function.
+type FunctionGrowth struct {
+	Name   string    `json:"name"`
+	Object string    `json:"object"`
+	Origin string    `json:"origin"`
+	Share  float64   `json:"share"`   // of the sync at the largest size
+	Times  []float64 `json:"seconds"` // per sync, by size
+	With   float64   `json:"with"`    // with the functions that it calls, at the largest size
+	// Law is absent if the function has fewer than leastSamples samples at all but one size.
+	Law *estimate.Power `json:"law,omitempty"`
+}
+
+// Classes are the classes of exponents, by their upper bounds.
+var Classes = []struct {
+	Below float64
+	Text  string
+}{
+	{0.5, "hardly grows"}, {1.25, "linear"}, {1.75, "between linear and quadratic"}, {math.Inf(1), "quadratic or more"},
+}
+
+const (
+	superlinear  = 1.25
+	leastShare   = 0.005
+	leastSamples = 4.0 // of a function in a size, for its exponent
+)
+
+// Grow fits each kind of each subject over the sizes of its sweep.
+func Grow(all []*Profile) []Growth {
+	var out []Growth
+	for len(all) > 0 {
+		same := func(p *Profile) bool {
+			f := all[0]
+			return p.Subject == f.Subject && p.Kind == f.Kind && p.Cell.Scenario == f.Cell.Scenario && p.Cell.Settings() == f.Cell.Settings()
+		}
+		var line, rest []*Profile
+		for _, p := range all {
+			if same(p) {
+				line = append(line, p)
+			} else {
+				rest = append(rest, p)
+			}
+		}
+		all = rest
+		slices.SortStableFunc(line, func(a, b *Profile) int { return a.Cell.Services - b.Cell.Services })
+		if line[0].Cell.Services < line[len(line)-1].Cell.Services {
+			out = append(out, grow(line))
+		}
+	}
+	return out
+}
+
+func grow(line []*Profile) Growth {
+	first, last := line[0], line[len(line)-1]
+	g := Growth{Subject: last.Subject, Scenario: last.Cell.Scenario, Settings: last.Cell.Settings(), Kind: last.Kind,
+		From: first.Cell.Services, To: last.Cell.Services, Total: last.Total.Median(), Shares: make([]float64, len(Classes)+1), Rules: -1}
+	var points []estimate.Point
+	for _, p := range line {
+		points = append(points, estimate.Point{X: float64(p.Cell.Services), Y: p.Total})
+	}
+	g.Law, _ = estimate.FitPower(points)
+	var sum float64
+	for _, f := range last.Functions {
+		sum += f.Own()
+	}
+	if sum == 0 {
+		return g
+	}
+	over, others := make([]float64, len(line)), make([]float64, len(line)) // times of superlinear functions, and of others
+	for _, f := range last.Functions {
+		one := growOne(line, f)
+		one.Share = f.Own() / sum
+		class := len(Classes) // too few samples
+		if one.Law != nil {
+			class = slices.IndexFunc(Classes, func(c struct {
+				Below float64
+				Text  string
+			}) bool {
+				return one.Law.Slope < c.Below
+			})
+		}
+		g.Shares[class] += one.Share
+		into := others
+		if one.Law != nil && one.Law.Slope >= superlinear {
+			into = over
+		}
+		for i, t := range one.Times {
+			into[i] += t
+		}
+		if one.Share >= leastShare {
+			g.Functions = append(g.Functions, one)
+		}
+	}
+	g.Rules = slices.IndexFunc(g.Functions, func(f FunctionGrowth) bool { return f.Law != nil && f.Law.Slope >= superlinear })
+	if g.Rules >= 0 {
+		g.RulesFrom, g.Seen = crossing(line, over, others)
+	}
+	return g
+}
+
+func growOne(line []*Profile, of Function) FunctionGrowth {
+	one := FunctionGrowth{Name: of.Name, Object: of.Object, Origin: of.Origin, With: of.With.Median()}
+	var points []estimate.Point
+	for _, p := range line {
+		var self estimate.Sample
+		if f := p.byKey[key{of.Name, of.Object, of.Origin}]; f != nil {
+			self = f.Self
+		}
+		t := 0.0
+		if len(self) > 0 {
+			t = self.Median()
+		}
+		one.Times = append(one.Times, t)
+		if t >= leastSamples*p.Resolution() {
+			points = append(points, estimate.Point{X: float64(p.Cell.Services), Y: self})
+		}
+	}
+	if law, ok := estimate.FitPower(points); ok {
+		one.Law = &law
+	}
+	return one
+}
+
+// crossing returns the size from which on the superlinear functions take more than half of the time.
+func crossing(line []*Profile, over, others []float64) (size float64, seen bool) {
+	from := len(line)
+	for i := range slices.Backward(line) {
+		if over[i] <= others[i] {
+			break
+		}
+		from = i
+	}
+	if from < len(line) {
+		return float64(line[from].Cell.Services), true
+	}
+	law := func(times []float64) (estimate.Power, bool) {
+		var points []estimate.Point
+		for i, p := range line {
+			if times[i] >= leastSamples*p.Resolution() {
+				points = append(points, estimate.Point{X: float64(p.Cell.Services), Y: estimate.Single(times[i])})
+			}
+		}
+		return estimate.FitPower(points)
+	}
+	a, ok := law(over)
+	b, ok2 := law(others)
+	if !ok || !ok2 || a.Slope <= b.Slope {
+		return 0, false
+	}
+	return math.Exp((b.Intercept - a.Intercept) / (a.Slope - b.Slope)), false
+}
+
+// Top returns the n functions of an origin with the most time.
+func (p *Profile) Top(origin string, n int) []Function {
+	var out []Function
+	for _, f := range p.Functions {
+		if f.Origin == origin && f.Own() > 0 && len(out) < n {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
+// Largest returns the profiles of each subject at its largest size.
+func Largest(all []*Profile) []*Profile {
+	var out []*Profile
+	for _, p := range all {
+		if !slices.ContainsFunc(all, func(o *Profile) bool {
+			return o.Subject == p.Subject && o.Kind == p.Kind && o.Cell.Scenario == p.Cell.Scenario && o.Cell.Settings() == p.Cell.Settings() &&
+				cmp.Compare(o.Cell.Services, p.Cell.Services) > 0
+		}) {
+			out = append(out, p)
+		}
+	}
+	return out
+}

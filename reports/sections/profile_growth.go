@@ -1,0 +1,87 @@
+package sections
+
+import (
+	"fmt"
+	"strings"
+
+	"synclab/reports/doc"
+	"synclab/reports/estimate"
+	"synclab/reports/profiles"
+)
+
+// mostGrowing is the number of functions in a table of growth.
+const mostGrowing = 15
+
+// growthSection says how the time of each function grows with the Services.
+func (s *Summary) growthSection() doc.Section {
+	out := doc.Section{ID: "function-growth", Title: "Which functions grow", Short: "Growth"}
+	if len(s.ProfileGrowth) == 0 {
+		return out
+	}
+	out.Add(doc.Block{Soft: true, Note: "The exponent of a function is that of its own time against the Services: 1 means that twice the Services take twice as long, 2 four times. " +
+		"A function with few samples has none."})
+	for _, g := range s.ProfileGrowth {
+		out.Add(doc.Block{Heading: fmt.Sprintf("%s, %s", g.Subject, kindText(g.Kind)), List: functionGrowthWords(g)}, doc.Block{Table: growthTable(g)})
+	}
+	return out
+}
+
+// functionGrowthWords say which exponents a sync consists of, and which function rules.
+func functionGrowthWords(g profiles.Growth) []string {
+	var shares []string
+	for i := range g.Shares {
+		if g.Shares[i] < 0.0005 {
+			continue
+		}
+		text := "of unknown growth"
+		if i < len(profiles.Classes) {
+			text = profiles.Classes[i].Text
+		}
+		shares = append(shares, fmt.Sprintf("%.3g %% %s", 100*g.Shares[i], text))
+	}
+	out := []string{fmt.Sprintf("From %s to %s Services, a sync's CPU time grows with exponent %s.", doc.Grouped(int64(g.From)), doc.Grouped(int64(g.To)), exponent(&g.Law)),
+		fmt.Sprintf("At %s Services, of %s: %s.", doc.Grouped(int64(g.To)), doc.Format(g.Total, "s"), strings.Join(shares, ", "))}
+	if g.Rules < 0 {
+		return append(out, "No function that takes a share worth naming grows faster than the cluster.")
+	}
+	f := g.Functions[g.Rules]
+	out = append(out, fmt.Sprintf("Most of what grows faster than the cluster is %s (%s): %.3g %% of the sync, exponent %s.", f.Name, f.Origin, 100*f.Share, exponent(f.Law)))
+	switch {
+	case g.RulesFrom == 0:
+		return append(out, "What grows faster than the cluster does not come to rule the sync, as far as the fits say.")
+	case g.Seen:
+		return append(out, fmt.Sprintf("From %s Services on, what grows faster than the cluster takes more time than all the rest: measured.", doc.Grouped(int64(g.RulesFrom))))
+	}
+	return append(out, fmt.Sprintf("From about %s Services on, what grows faster than the cluster would take more time than all the rest, by the fits: not measured.", doc.Significant(g.RulesFrom)))
+}
+
+// exponent is a law's exponent with its interval or range.
+func exponent(law *estimate.Power) string {
+	text := fmt.Sprintf("%.2f", law.Slope)
+	switch {
+	case law.SlopeLow != nil:
+		text += fmt.Sprintf(" (95 %% %.2f to %.2f)", *law.SlopeLow, *law.SlopeHigh)
+	case law.SlopeRangeLow != nil && law.Repetitions > 1:
+		text += fmt.Sprintf(" (range %.2f to %.2f)", *law.SlopeRangeLow, *law.SlopeRangeHigh)
+	}
+	return text
+}
+
+func growthTable(g profiles.Growth) *doc.Table {
+	t := &doc.Table{Title: fmt.Sprintf("Growth: %s, %s", g.Subject, kindText(g.Kind)), Columns: []doc.Column{{Name: "Function"}, {Name: "In", Row: true}, {Name: "Origin", Row: true}, {Name: "Exponent", Numeric: true},
+		{Name: "Range", Spare: 2, Title: "of the exponents of the repetitions; 95 % interval from six repetitions on"}, {Name: "Share", Numeric: true, Title: "of the sync at the largest size"},
+		{Name: "Own time", Short: "own", Numeric: true, Title: "per sync at the largest size; the line has all sizes"}, {Name: "With calls", Numeric: true, Spare: 1}}}
+	for _, f := range g.Functions[:min(len(g.Functions), mostGrowing)] {
+		slope, spread := doc.NoneFor("too few samples"), doc.None()
+		if f.Law != nil {
+			slope = doc.Cell{Text: fmt.Sprintf("%.2f", f.Law.Slope), Value: doc.Exact(f.Law.Slope)}
+			if _, interval, ok := strings.Cut(exponent(f.Law), "("); ok {
+				spread = doc.Text(strings.TrimSuffix(interval, ")"))
+			}
+		}
+		own := doc.Value(f.Times[len(f.Times)-1], "s")
+		own.Spark = f.Times
+		t.Add(doc.Text(f.Name), doc.Text(f.Object), doc.Text(f.Origin), slope, spread, percentCell(f.Share), own, doc.Value(f.With, "s"))
+	}
+	return t
+}
