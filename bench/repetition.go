@@ -131,6 +131,9 @@ func (r *repetition) prepare(ctx context.Context) error {
 	}
 	if r.Feed == raw.FeedAPI {
 		r.Shim, err = shim.Install(ctx, shim.Options{Dir: filepath.Join(r.Lab.Dir, "shim"), Command: r.Tools.Shim, Variant: string(r.Variant), Families: r.Families})
+		if err == nil && r.host.KeepsInputs() {
+			err = r.Shim.KeepInputs()
+		}
 		if err != nil {
 			return err
 		}

@@ -1,11 +1,15 @@
 package host
 
 import (
+	"bytes"
 	"cmp"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,6 +17,7 @@ import (
 	"synclab/bench/process"
 	"synclab/bench/profile"
 	"synclab/bench/raw"
+	"synclab/bench/shim"
 )
 
 // profiling samples the subject's processes, if the assignment wants it.
@@ -86,6 +91,9 @@ func (r *Host) SendProfile(ctx context.Context) error {
 	for _, call := range calls {
 		cut.Shims[call.PID] = true
 	}
+	if err := r.sendInputs(calls); err != nil {
+		return err
+	}
 	for _, recording := range r.profiling.recordings {
 		cut.PIDs = append(cut.PIDs, recording.PID)
 	}
@@ -112,5 +120,48 @@ func (r *Host) SendProfile(ctx context.Context) error {
 	r.Messages.Send(pass.Message{File: r.ProfileFile, Content: content})
 	r.RecordAs(raw.Record{Unit: "count", File: r.ProfileFile}, raw.ProfileSamples, float64(p.Samples))
 	r.RecordAs(raw.Record{Unit: "count"}, raw.ProfileLost, float64(lost))
+	return nil
+}
+
+// KeepsInputs reports whether the inputs of tools are kept, to reproduce the slowest call. One repetition is enough.
+func (r *Host) KeepsInputs() bool { return r.ProfileFile != "" && r.Rep == 1 }
+
+// mostInputs bounds the number of inputs that a run keeps of a repetition.
+const mostInputs = 20
+
+// sendInputs sends the inputs of the first calls that wrote rules, until the slowest of them.
+func (r *Host) sendInputs(calls []shim.Call) error {
+	if !r.KeepsInputs() {
+		return nil
+	}
+	calls = slices.DeleteFunc(slices.Clone(calls), func(c shim.Call) bool {
+		of := c.Family()
+		return !r.About.Writes(c) || c.Stdin <= 0 || c.ExitCode != 0 || of != "" && !slices.Contains(r.Families, of)
+	})
+	calls = calls[:min(len(calls), mostInputs)]
+	if len(calls) == 0 {
+		return nil
+	}
+	slowest := 0
+	for i, c := range calls {
+		if c.Duration() > calls[slowest].Duration() {
+			slowest = i
+		}
+	}
+	for i, c := range calls[:slowest+1] {
+		text, err := r.Shim.Input(c)
+		if err != nil {
+			return err
+		}
+		var packed bytes.Buffer
+		w := gzip.NewWriter(&packed)
+		_, err = w.Write(text)
+		if err := errors.Join(err, w.Close()); err != nil {
+			return err
+		}
+		file := fmt.Sprintf("%s-input-%d.gz", strings.TrimSuffix(r.ProfileFile, ".pb.gz"), i+1)
+		r.Messages.Send(pass.Message{File: file, Content: packed.Bytes()})
+		r.RecordAs(raw.Record{Unit: "s", File: file, Method: strings.Join(append([]string{filepath.Base(c.Real)}, c.Args...), " ")}, raw.ToolInput, c.Duration().Seconds())
+	}
 	return nil
 }

@@ -47,7 +47,7 @@ type Record struct {
 	Error     string `json:"error,omitempty"`     // of a sync that failed
 	Bytes     int    `json:"bytes,omitempty"`     // given to the tool, of a shim_cost
 	Share     int    `json:"share,omitempty"`     // percent of the Services, of a cold_start_share
-	File      string `json:"file,omitempty"`      // in ProfilesFolder, of profile_samples
+	File      string `json:"file,omitempty"`      // in ProfilesFolder, of profile_samples and tool_input
 	// Uncertainty, in seconds, is that of a time that was read from the kernel: Value is the upper bound, and
 	// Value - Uncertainty the lower one. A reaction has it, and a network programming latency whose end only reading shows.
 	Uncertainty float64 `json:"uncertainty,omitempty"`
@@ -164,6 +164,8 @@ const (
 	// ProfiledSyncs is the number of syncs of a Kind whose times are known, so that samples are filed under that kind.
 	// Kind "cold start" is the time until every Service is visible.
 	ProfiledSyncs Metric = "profiled_syncs" // count
+	// ToolInput is one call of a tool, Method, whose standard input is in File: its duration.
+	ToolInput Metric = "tool_input" // s
 	// Exceeded reports that the subject was stopped because it exceeded a budget. Value is what it had used, with unit s
 	// or B, or the largest number of rules that it could write (count). Error has the budget and how far the subject had
 	// come.

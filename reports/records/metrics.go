@@ -90,6 +90,7 @@ var metricTexts = []metricText{
 	{raw.ProfiledSyncs, GroupSyncs, "syncs in profiles"},
 	{raw.ProfileSamples, GroupSyncs, "samples in profiles"},
 	{raw.ProfileLost, GroupSyncs, "lost samples"},
+	{raw.ToolInput, GroupSyncs, "call of a tool whose input was kept"},
 	{raw.SyncFailed, GroupSyncs, "failed syncs"},
 }
 
