@@ -52,6 +52,7 @@ type Recording struct {
 	path    string
 	cmd     *exec.Cmd
 	control *os.File
+	answers *os.File
 	errors  bytes.Buffer
 }
 
@@ -70,8 +71,7 @@ func Start(ctx context.Context, o Options) (*Recording, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("perf: %w", err), control.Close())
 	}
-	defer answers.Close()
-	r := &Recording{PID: o.PID, path: o.Path, control: control}
+	r := &Recording{PID: o.PID, path: o.Path, control: control, answers: answers}
 	// The clock is that of the lab's times. Build ids would only be needed on another machine.
 	r.cmd = exec.CommandContext(ctx, "perf", "record", "--event", event, "--freq", strconv.Itoa(Frequency), "--call-graph", "fp", "--clockid", "CLOCK_REALTIME",
 		"--no-buildid", "--no-buildid-cache", "--delay", "-1", "--control", "fd:3,4", "--output", o.Path, "--pid", strconv.Itoa(o.PID))
@@ -81,7 +81,7 @@ func Start(ctx context.Context, o Options) (*Recording, error) {
 	err = r.cmd.Start()
 	answer.Close()
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("perf: %w", err), control.Close())
+		return nil, errors.Join(fmt.Errorf("perf: %w", err), control.Close(), answers.Close())
 	}
 	_, err = control.WriteString("enable\n")
 	if err == nil {
@@ -91,6 +91,7 @@ func Start(ctx context.Context, o Options) (*Recording, error) {
 		_ = r.cmd.Process.Kill()
 		_ = r.cmd.Wait()
 		control.Close()
+		answers.Close()
 		return nil, fmt.Errorf("perf record: %w: %s", err, r.said())
 	}
 	return r, nil
@@ -106,7 +107,7 @@ func (r *Recording) Stop() error {
 		err = nil
 	}
 	ended := r.cmd.Wait()
-	err = errors.Join(err, r.control.Close())
+	err = errors.Join(err, r.control.Close(), r.answers.Close())
 	r.control = nil
 	if stat, missing := os.Stat(r.path); missing != nil || stat.Size() == 0 {
 		return fmt.Errorf("perf record: %w: %s", errors.Join(ended, missing), r.said())

@@ -1,6 +1,7 @@
 package reproduce
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"synclab/bench/outfile"
 	"synclab/bench/shrink"
@@ -17,8 +17,10 @@ import (
 const (
 	// A call is superlinear if twice the Services take more than 2^leastExponent times as long.
 	leastExponent = 1.4
-	// enough is how long a shrunk call should take: then the start of the tool hardly matters.
-	enough = time.Second
+	// enough is how many seconds a shrunk call should take: then the start of the tool hardly matters.
+	enough = 1.0
+	// fewest is the number of Services to begin with.
+	fewest = 64
 )
 
 // Small is a shrunk input.
@@ -31,45 +33,61 @@ type Small struct {
 }
 
 // Shrink makes the input of the reproducer in dir smaller, for as long as ctx lasts. nil: the call is not superlinear.
-func (c *Case) Shrink(ctx context.Context, dir string, note func(string)) (small *Small, err error) {
-	lines, owners := readLines(c.Input)
-	defer func() {
-		if small == nil {
-			_ = os.Remove(filepath.Join(dir, SmallFile)) // the last try
+func (c *Case) Shrink(ctx context.Context, dir string, note func(string)) (*Small, error) {
+	path := filepath.Join(dir, SmallFile)
+	small, text, err := smaller(ctx, c.Input, note, func(input []byte) (float64, error) {
+		if err := outfile.Write(path, input, 0o644); err != nil {
+			return 0, err
 		}
-	}()
-	if owners < 2 {
-		return nil, errors.New("the lines of its Services cannot be told apart")
+		return Measure(ctx, dir, SmallFile)
+	})
+	if err != nil || small == nil {
+		return nil, errors.Join(err, os.Remove(path))
 	}
-	s := &shrinking{ctx: ctx, dir: dir, lines: lines}
-	best := Small{Of: owners}
-	for n := min(64, owners); ; n = min(2*n, owners) {
-		seconds, exponent, err := s.try(n, nil)
+	return small, outfile.Write(path, text, 0o644)
+}
+
+// smaller makes an input smaller. measure returns how many seconds the tool takes for one.
+func smaller(ctx context.Context, input []byte, note func(string), measure func([]byte) (float64, error)) (*Small, []byte, error) {
+	lines, owners := readLines(input)
+	if owners < 2 {
+		return nil, nil, errors.New("the lines of its Services cannot be told apart")
+	}
+	try := func(services int, without []string) (seconds, exponent float64, err error) {
+		all, err := measure(first(lines, services, without))
 		if err != nil {
-			return nil, err
+			return 0, 0, err
+		}
+		half, err := measure(first(lines, services/2, without))
+		return all, math.Log2(all / half), err
+	}
+	small := &Small{Of: owners}
+	for n := min(fewest, owners); ; n = min(2*n, owners) {
+		seconds, exponent, err := try(n, nil)
+		if err != nil {
+			return nil, nil, err
 		}
 		note(fmt.Sprintf("%d of %d Services take %.3g s, exponent %.2f", n, owners, seconds, exponent))
-		if exponent >= leastExponent && seconds >= enough.Seconds() || n == owners {
-			best.Services, best.Seconds, best.Exponent = n, seconds, exponent
+		small.Services, small.Seconds, small.Exponent = n, seconds, exponent
+		if exponent >= leastExponent && seconds >= enough || n == owners {
 			break
 		}
 	}
-	if best.Exponent < leastExponent {
-		return nil, nil
+	if small.Exponent < leastExponent {
+		return nil, nil, nil
 	}
-	least := best.Seconds / 2
+	least := small.Seconds / 2
 	var gone []string
-	items := func() []string {
-		var kinds []string
+	kinds := func() (left []string) {
 		for _, l := range lines {
-			if !slices.Contains(kinds, l.kind) && !slices.Contains(gone, l.kind) {
-				kinds = append(kinds, l.kind)
+			if !slices.Contains(left, l.kind) && !slices.Contains(gone, l.kind) {
+				left = append(left, l.kind)
 			}
 		}
-		return kinds
+		return left
 	}
-	err = shrink.Drop(items, func(some []string) (bool, error) {
-		seconds, exponent, err := s.try(best.Services, slices.Concat(gone, some))
+	err := shrink.Drop(kinds, func(some []string) (bool, error) {
+		seconds, exponent, err := try(small.Services, slices.Concat(gone, some))
 		if ctx.Err() != nil {
 			return false, context.Cause(ctx)
 		}
@@ -77,43 +95,15 @@ func (c *Case) Shrink(ctx context.Context, dir string, note func(string)) (small
 			return false, nil // an input that the tool refuses is none
 		}
 		gone = slices.Concat(gone, some)
-		best.Seconds, best.Exponent = seconds, exponent
-		note(fmt.Sprintf("%d kinds of lines left: %.3g s, exponent %.2f", len(items()), seconds, exponent))
+		small.Seconds, small.Exponent = seconds, exponent
+		note(fmt.Sprintf("%d kinds of lines left: %.3g s, exponent %.2f", len(kinds()), seconds, exponent))
 		return true, nil
 	})
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-		return nil, err
+		return nil, nil, err
 	}
-	best.Stopped = err != nil
-	text := first(lines, best.Services, gone)
-	for _, b := range text {
-		if b == '\n' {
-			best.Lines++
-		}
-	}
-	return &best, outfile.Write(filepath.Join(dir, SmallFile), text, 0o644)
-}
-
-// shrinking measures parts of an input.
-type shrinking struct {
-	ctx   context.Context
-	dir   string
-	lines []line
-}
-
-// try measures the first Services without some kinds of lines, and the exponent from half of them on.
-func (s *shrinking) try(services int, without []string) (seconds, exponent float64, err error) {
-	all, err := s.measure(services, without)
-	if err != nil {
-		return 0, 0, err
-	}
-	half, err := s.measure(services/2, without)
-	return all, math.Log2(all / half), err
-}
-
-func (s *shrinking) measure(services int, without []string) (float64, error) {
-	if err := outfile.Write(filepath.Join(s.dir, SmallFile), first(s.lines, services, without), 0o644); err != nil {
-		return 0, err
-	}
-	return Measure(s.ctx, s.dir, SmallFile)
+	small.Stopped = err != nil
+	text := first(lines, small.Services, gone)
+	small.Lines = bytes.Count(text, []byte("\n"))
+	return small, text, nil
 }

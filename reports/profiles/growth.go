@@ -82,6 +82,16 @@ func Grow(all []*Profile) []Growth {
 	return out
 }
 
+// Superlinear is the share of a sync in functions that grow faster than the cluster.
+func (g Growth) Superlinear() (share float64) {
+	for i, c := range Classes {
+		if c.Below > superlinear {
+			share += g.Shares[i]
+		}
+	}
+	return share
+}
+
 func grow(line []*Profile) Growth {
 	first, last := line[0], line[len(line)-1]
 	g := Growth{Subject: last.Subject, Scenario: last.Cell.Scenario, Settings: last.Cell.Settings(), Kind: last.Kind,

@@ -2,6 +2,7 @@ package sections
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"synclab/reports/doc"
@@ -20,10 +21,43 @@ func (s *Summary) growthSection() doc.Section {
 	}
 	out.Add(doc.Block{Soft: true, Note: "The exponent of a function is that of its own time against the Services: 1 means that twice the Services take twice as long, 2 four times. " +
 		"A function with few samples has none."})
+	out.Add(doc.Block{Table: growthOverview(s.ProfileGrowth)})
 	for _, g := range s.ProfileGrowth {
 		out.Add(doc.Block{Heading: fmt.Sprintf("%s, %s", g.Subject, kindText(g.Kind)), List: functionGrowthWords(g)}, doc.Block{Table: growthTable(g)})
 	}
 	return out
+}
+
+// growthOverview has a row for each kind of sync: its exponent, and what makes it grow faster than the cluster.
+func growthOverview(all []profiles.Growth) *doc.Table {
+	t := doc.TableOf(all,
+		doc.Field[profiles.Growth]{Column: doc.Column{Name: "Subject"}, Cell: func(g profiles.Growth) doc.Cell { return doc.Text(g.Subject) }},
+		doc.Field[profiles.Growth]{Column: doc.Column{Name: "Sync", Row: true}, Cell: func(g profiles.Growth) doc.Cell { return doc.Text(g.Kind) }},
+		doc.Field[profiles.Growth]{Column: doc.Column{Name: "Services", Numeric: true}, Cell: func(g profiles.Growth) doc.Cell { return doc.Int(g.To) }},
+		doc.Field[profiles.Growth]{Column: doc.Column{Name: "CPU time", Numeric: true, Title: "per sync at that size"}, Cell: func(g profiles.Growth) doc.Cell { return doc.Value(g.Total, "s") }},
+		doc.Field[profiles.Growth]{Column: doc.Column{Name: "Exponent", Numeric: true}, Cell: func(g profiles.Growth) doc.Cell {
+			return doc.Cell{Text: fmt.Sprintf("%.2f", g.Law.Slope), Value: doc.Exact(g.Law.Slope), Title: exponent(&g.Law)}
+		}},
+		doc.Field[profiles.Growth]{Column: doc.Column{Name: "Superlinear", Numeric: true, Title: "share of the sync in functions that grow faster than the cluster"}, Cell: func(g profiles.Growth) doc.Cell { return percentCell(g.Superlinear()) }},
+		doc.Field[profiles.Growth]{Column: doc.Column{Name: "Most of it"}, Cell: func(g profiles.Growth) doc.Cell {
+			if g.Rules < 0 {
+				return doc.None()
+			}
+			f := g.Functions[g.Rules]
+			return doc.Cell{Text: fmt.Sprintf("%s (%s), %.2f", f.Name, f.Origin, f.Law.Slope), Title: "the function with the largest share of it, and its exponent"}
+		}},
+		doc.Field[profiles.Growth]{Column: doc.Column{Name: "Rules from", Numeric: true, Title: "Services from which on the superlinear functions take more time than all others; ≈: by the fits, beyond what was measured or before it"}, Cell: func(g profiles.Growth) doc.Cell {
+			if g.RulesFrom == 0 || math.IsInf(g.RulesFrom, 0) {
+				return doc.None()
+			}
+			text := doc.Grouped(int64(g.RulesFrom))
+			if !g.Seen {
+				text = "≈ " + doc.Significant(g.RulesFrom)
+			}
+			return doc.Cell{Text: text, Value: doc.Exact(g.RulesFrom)}
+		}})
+	t.Title = "What makes syncs grow"
+	return t
 }
 
 // functionGrowthWords say which exponents a sync consists of, and which function rules.
