@@ -14,7 +14,8 @@ type Growth struct {
 	Scenario string  `json:"scenario"`
 	Settings string  `json:"settings,omitempty"`
 	Kind     string  `json:"kind"`
-	From     int     `json:"from"` // Services
+	Sizes    []int   `json:"sizes"` // Services
+	From     int     `json:"from"`
 	To       int     `json:"to"`
 	Total    float64 `json:"total"` // seconds of CPU per sync at To
 	// Law is the power law of the whole sync.
@@ -98,6 +99,7 @@ func grow(line []*Profile) Growth {
 		From: first.Cell.Services, To: last.Cell.Services, Total: last.Total.Median(), Shares: make([]float64, len(Classes)+1), Rules: -1}
 	var points []estimate.Point
 	for _, p := range line {
+		g.Sizes = append(g.Sizes, p.Cell.Services)
 		points = append(points, estimate.Point{X: float64(p.Cell.Services), Y: p.Total})
 	}
 	g.Law, _ = estimate.FitPower(points)
