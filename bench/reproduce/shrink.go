@@ -51,7 +51,7 @@ func (c *Case) Shrink(ctx context.Context, dir string, note func(string)) (*Smal
 func smaller(ctx context.Context, input []byte, note func(string), measure func([]byte) (float64, error)) (*Small, []byte, error) {
 	lines, owners := readLines(input)
 	if owners < 2 {
-		return nil, nil, errors.New("the lines of its Services cannot be told apart")
+		return nil, nil, errors.New("its lines do not show to which Services they belong")
 	}
 	try := func(services int, without []string) (seconds, exponent float64, err error) {
 		all, err := measure(first(lines, services, without))

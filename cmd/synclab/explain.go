@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"time"
 
@@ -12,8 +11,8 @@ import (
 
 	"synclab/bench/reproduce"
 	"synclab/cmd/synclab/terminal"
+	"synclab/reports/profiles"
 	"synclab/reports/records"
-	"synclab/reports/sections"
 )
 
 func newExplain(s streams) *cobra.Command {
@@ -30,8 +29,8 @@ share of a sync has which exponent, which function makes the sync grow faster th
 cluster, and from which size on that rules. Without an argument it uses the newest run
 in ` + runsFolder + `/. The run's page has the same tables and flame graphs.
 
-With --reproducer it writes instead what someone else needs to see the slowest call of a
-tool: its input, and a shell script that gives it to the tool in a new network namespace.
+With --reproducer it writes instead all that repeats the slowest call of a tool without
+Synclab: its input, and a shell script that gives it to the tool in a new network namespace.
 It runs the script, and makes the input smaller while the call stays superlinear.
 
 The profiles are in the run's folder: go tool pprof -http : RUN/profiles/FILE.`,
@@ -59,15 +58,15 @@ The profiles are in the run's folder: go tool pprof -http : RUN/profiles/FILE.`,
 			if err != nil {
 				return badInput(err)
 			}
-			summary := sections.Summarize(runs, sections.SLOs{}.WithDefaults())
-			if len(summary.Profiles) == 0 {
+			collected := records.Collect(runs)
+			report, problems := profiles.Read(collected)
+			for _, problem := range problems {
+				fmt.Fprintln(s.err, problem)
+			}
+			if report == nil {
 				return badInput(errors.New(args[0] + " has no profiles: measure with --profile"))
 			}
-			return format.Write(s.out, struct {
-				Profiles any `json:"profiles"`
-				Growth   any `json:"growth"`
-				Cost     any `json:"cost"`
-			}{summary.Profiles, summary.ProfileGrowth, summary.ProfileCost}, func(w io.Writer) error { return summary.Explanation().Text(w) })
+			return format.Write(s.out, report, report.Document(records.Title(collected)).Text)
 		},
 	}
 	format.Register(cmd)

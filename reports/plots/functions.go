@@ -20,7 +20,10 @@ const mostFunctions = 6
 // functionFigures draw, for each kind of sync of each subject, the functions with most time versus Services.
 func functionFigures(s *sections.Summary) []*figure.Figure {
 	var out []*figure.Figure
-	for _, g := range s.ProfileGrowth {
+	if s.Profiles == nil {
+		return nil
+	}
+	for _, g := range s.Profiles.Growth {
 		if f := functionFigure(g); f != nil {
 			out = append(out, f)
 		}

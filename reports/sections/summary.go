@@ -46,16 +46,13 @@ type Summary struct {
 	Targets  []TargetResult `json:"targets,omitempty"`
 	SLOs     SLOs           `json:"slos"`
 	Capacity []Capacity     `json:"capacity,omitempty"`
-	// Profiles say where the time of syncs goes at the largest sizes; ProfileGrowth how it grows, ProfileCost what samples cost.
-	Profiles      []ProfileTop      `json:"profiles,omitempty"`
-	ProfileGrowth []profiles.Growth `json:"profile_growth,omitempty"`
-	ProfileCost   *ProfileCost      `json:"profile_cost,omitempty"`
-	Rows          []Row             `json:"rows"`
-	Plots         []doc.Plot        `json:"plots,omitempty"`
+	// Profiles say where the time of syncs goes.
+	Profiles *profiles.Report `json:"profiles,omitempty"`
+	Rows     []Row            `json:"rows"`
+	Plots    []doc.Plot       `json:"plots,omitempty"`
 
 	Collected *records.Collection `json:"-"`
 	looks     []figure.Look       // of the series
-	profiles  []*profiles.Profile
 }
 
 // Row is one line of the full tables: one group of values.
@@ -187,7 +184,8 @@ func Summarize(runs []*records.Run, slos SLOs) *Summary {
 	s.Comparisons = comparison.OfCells(c)
 	s.Targets = targetResults(c, s)
 	s.Capacity = capacities(c, s, slos)
-	unread := s.readProfiles()
+	var unread []string
+	s.Profiles, unread = profiles.Read(c)
 	s.Warnings = append(warnings(c, s), unread...)
 	s.Method = s.method()
 	s.Sentences = sentences(s)

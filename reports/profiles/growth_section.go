@@ -1,4 +1,4 @@
-package sections
+package profiles
 
 import (
 	"fmt"
@@ -7,46 +7,45 @@ import (
 
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
-	"synclab/reports/profiles"
 )
 
 // mostGrowing is the number of functions in a table of growth.
 const mostGrowing = 15
 
-// growthSection says how the time of each function grows with the Services.
-func (s *Summary) growthSection() doc.Section {
+// GrowthSection says how the time of each function grows with the Services.
+func (r *Report) GrowthSection() doc.Section {
 	out := doc.Section{ID: "function-growth", Title: "Which functions grow", Short: "Growth"}
-	if len(s.ProfileGrowth) == 0 {
+	if r == nil || len(r.Growth) == 0 {
 		return out
 	}
 	out.Add(doc.Block{Soft: true, Note: "The exponent of a function is that of its own time against the Services: 1 means that twice the Services take twice as long, 2 four times. " +
 		"A function with few samples has none."})
-	out.Add(doc.Block{Table: growthOverview(s.ProfileGrowth)})
-	for _, g := range s.ProfileGrowth {
+	out.Add(doc.Block{Table: growthOverview(r.Growth)})
+	for _, g := range r.Growth {
 		out.Add(doc.Block{Heading: fmt.Sprintf("%s, %s", g.Subject, kindText(g.Kind)), List: functionGrowthWords(g)}, doc.Block{Table: growthTable(g)})
 	}
 	return out
 }
 
 // growthOverview has a row for each kind of sync: its exponent, and what makes it grow faster than the cluster.
-func growthOverview(all []profiles.Growth) *doc.Table {
+func growthOverview(all []Growth) *doc.Table {
 	t := doc.TableOf(all,
-		doc.Field[profiles.Growth]{Column: doc.Column{Name: "Subject"}, Cell: func(g profiles.Growth) doc.Cell { return doc.Text(g.Subject) }},
-		doc.Field[profiles.Growth]{Column: doc.Column{Name: "Sync", Row: true}, Cell: func(g profiles.Growth) doc.Cell { return doc.Text(g.Kind) }},
-		doc.Field[profiles.Growth]{Column: doc.Column{Name: "Services", Numeric: true}, Cell: func(g profiles.Growth) doc.Cell { return doc.Int(g.To) }},
-		doc.Field[profiles.Growth]{Column: doc.Column{Name: "CPU time", Numeric: true, Title: "per sync at that size"}, Cell: func(g profiles.Growth) doc.Cell { return doc.Value(g.Total, "s") }},
-		doc.Field[profiles.Growth]{Column: doc.Column{Name: "Exponent", Numeric: true}, Cell: func(g profiles.Growth) doc.Cell {
+		doc.Field[Growth]{Column: doc.Column{Name: "Subject"}, Cell: func(g Growth) doc.Cell { return doc.Text(g.Subject) }},
+		doc.Field[Growth]{Column: doc.Column{Name: "Sync", Row: true}, Cell: func(g Growth) doc.Cell { return doc.Text(g.Kind) }},
+		doc.Field[Growth]{Column: doc.Column{Name: "Services", Numeric: true}, Cell: func(g Growth) doc.Cell { return doc.Int(g.To) }},
+		doc.Field[Growth]{Column: doc.Column{Name: "CPU time", Numeric: true, Title: "per sync at that size"}, Cell: func(g Growth) doc.Cell { return doc.Value(g.Total, "s") }},
+		doc.Field[Growth]{Column: doc.Column{Name: "Exponent", Numeric: true}, Cell: func(g Growth) doc.Cell {
 			return doc.Cell{Text: fmt.Sprintf("%.2f", g.Law.Slope), Value: doc.Exact(g.Law.Slope), Title: exponent(&g.Law)}
 		}},
-		doc.Field[profiles.Growth]{Column: doc.Column{Name: "Superlinear", Numeric: true, Title: "share of the sync in functions that grow faster than the cluster"}, Cell: func(g profiles.Growth) doc.Cell { return percentCell(g.Superlinear()) }},
-		doc.Field[profiles.Growth]{Column: doc.Column{Name: "Most of it"}, Cell: func(g profiles.Growth) doc.Cell {
+		doc.Field[Growth]{Column: doc.Column{Name: "Superlinear", Numeric: true, Title: "share of the sync in functions that grow faster than the cluster"}, Cell: func(g Growth) doc.Cell { return percentCell(g.Superlinear()) }},
+		doc.Field[Growth]{Column: doc.Column{Name: "Most of it"}, Cell: func(g Growth) doc.Cell {
 			if g.Rules < 0 {
 				return doc.None()
 			}
 			f := g.Functions[g.Rules]
 			return doc.Cell{Text: fmt.Sprintf("%s (%s), %.2f", f.Name, f.Origin, f.Law.Slope), Title: "the function with the largest share of it, and its exponent"}
 		}},
-		doc.Field[profiles.Growth]{Column: doc.Column{Name: "Rules from", Numeric: true, Title: "Services from which on the superlinear functions take more time than all others; ≈: by the fits, beyond what was measured or before it"}, Cell: func(g profiles.Growth) doc.Cell {
+		doc.Field[Growth]{Column: doc.Column{Name: "Rules from", Numeric: true, Title: "Services from which on the superlinear functions take more time than all others; ≈: by the fits, beyond what was measured or before it"}, Cell: func(g Growth) doc.Cell {
 			if g.RulesFrom == 0 || math.IsInf(g.RulesFrom, 0) {
 				return doc.None()
 			}
@@ -61,15 +60,15 @@ func growthOverview(all []profiles.Growth) *doc.Table {
 }
 
 // functionGrowthWords say which exponents a sync consists of, and which function rules.
-func functionGrowthWords(g profiles.Growth) []string {
+func functionGrowthWords(g Growth) []string {
 	var shares []string
 	for i := range g.Shares {
 		if g.Shares[i] < 0.0005 {
 			continue
 		}
 		text := "of unknown growth"
-		if i < len(profiles.Classes) {
-			text = profiles.Classes[i].Text
+		if i < len(Classes) {
+			text = Classes[i].Text
 		}
 		shares = append(shares, fmt.Sprintf("%.3g %% %s", 100*g.Shares[i], text))
 	}
@@ -101,7 +100,7 @@ func exponent(law *estimate.Power) string {
 	return text
 }
 
-func growthTable(g profiles.Growth) *doc.Table {
+func growthTable(g Growth) *doc.Table {
 	t := &doc.Table{Title: fmt.Sprintf("Growth: %s, %s", g.Subject, kindText(g.Kind)), Columns: []doc.Column{{Name: "Function"}, {Name: "In", Row: true}, {Name: "Origin", Row: true}, {Name: "Exponent", Numeric: true},
 		{Name: "Range", Spare: 2, Title: "of the exponents of the repetitions; 95 % interval from six repetitions on"}, {Name: "Share", Numeric: true, Title: "of the sync at the largest size"},
 		{Name: "Own time", Short: "own", Numeric: true, Title: "per sync at the largest size; the line has all sizes"}, {Name: "With calls", Numeric: true, Spare: 1}}}

@@ -1,4 +1,4 @@
-package sections
+package profiles
 
 import (
 	"fmt"
@@ -8,22 +8,21 @@ import (
 	"synclab/bench/raw"
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
-	"synclab/reports/profiles"
 	"synclab/reports/records"
 )
 
-// ProfileTop is where the time of one kind of sync goes: the functions with most time.
-type ProfileTop struct {
-	Subject   string        `json:"subject"`
-	Cell      records.Cell  `json:"cell"`
-	Kind      string        `json:"kind"`
-	Syncs     int           `json:"syncs"`
-	Seconds   float64       `json:"seconds"` // of CPU per sync
-	Functions []ProfileLine `json:"functions"`
+// Top is where the time of one kind of sync goes: the functions with most time.
+type Top struct {
+	Subject   string       `json:"subject"`
+	Cell      records.Cell `json:"cell"`
+	Kind      string       `json:"kind"`
+	Syncs     int          `json:"syncs"`
+	Seconds   float64      `json:"seconds"` // of CPU per sync
+	Functions []Line       `json:"functions"`
 }
 
-// ProfileLine is one function. Times are seconds of CPU per sync.
-type ProfileLine struct {
+// Line is one function. Times are seconds of CPU per sync.
+type Line struct {
 	Name   string  `json:"name"`
 	Object string  `json:"object"`
 	Origin string  `json:"origin"`
@@ -32,8 +31,8 @@ type ProfileLine struct {
 	Share  float64 `json:"share"`
 }
 
-// ProfileCost is what sampling costs: the ratio of the same figure with and without samples, one for each cell and subject.
-type ProfileCost struct {
+// Cost is what sampling costs: the ratio of the same figure with and without samples, one for each cell and subject.
+type Cost struct {
 	Lost    float64 `json:"lost"`    // samples
 	Samples float64 `json:"samples"` // kept
 	// CPU and Cold are the ratios of the CPU time of the subject with its tools, and of cold starts.
@@ -44,25 +43,33 @@ type ProfileCost struct {
 // topFunctions is the number of functions of each origin in the tables.
 const topFunctions = 10
 
-// readProfiles reads the profiles of the runs, and returns what could not be read.
-func (s *Summary) readProfiles() (problems []string) {
-	all, lost, samples, problems := profiles.Load(s.Collected.Runs)
+// Report is what profiles say.
+type Report struct {
+	Top    []Top    `json:"top"` // at the largest sizes
+	Growth []Growth `json:"growth,omitempty"`
+	Cost   Cost     `json:"cost"`
+
+	largest []*Profile // of Top
+}
+
+// Read reads the profiles of runs. It returns nil if there are none. Problems are files that cannot be read.
+func Read(c *records.Collection) (r *Report, problems []string) {
+	all, lost, samples, problems := Load(c.Runs)
 	if len(all) == 0 {
-		return problems
+		return nil, problems
 	}
-	s.profiles = profiles.Largest(all)
-	s.ProfileGrowth = profiles.Grow(all)
-	for _, p := range s.profiles {
-		top := ProfileTop{Subject: p.Subject, Cell: p.Cell, Kind: p.Kind, Syncs: p.Syncs, Seconds: p.Total.Median()}
-		for _, origin := range profiles.Origins {
+	r = &Report{largest: Largest(all), Growth: Grow(all)}
+	for _, p := range r.largest {
+		top := Top{Subject: p.Subject, Cell: p.Cell, Kind: p.Kind, Syncs: p.Syncs, Seconds: p.Total.Median()}
+		for _, origin := range Origins {
 			for _, f := range p.Top(origin, topFunctions) {
-				top.Functions = append(top.Functions, ProfileLine{f.Name, f.Object, f.Origin, f.Own(), f.With.Median(), share(f.Own(), top.Seconds)})
+				top.Functions = append(top.Functions, Line{f.Name, f.Object, f.Origin, f.Own(), f.With.Median(), share(f.Own(), top.Seconds)})
 			}
 		}
-		s.Profiles = append(s.Profiles, top)
+		r.Top = append(r.Top, top)
 	}
-	s.ProfileCost = &ProfileCost{Lost: lost, Samples: samples, CPU: s.sampledRatio(raw.SubjectCPU), Cold: s.sampledRatio(raw.ColdStart)}
-	return problems
+	r.Cost = Cost{Lost: lost, Samples: samples, CPU: sampledRatio(c, raw.SubjectCPU), Cold: sampledRatio(c, raw.ColdStart)}
+	return r, problems
 }
 
 func share(part, all float64) float64 {
@@ -73,9 +80,9 @@ func share(part, all float64) float64 {
 }
 
 // sampledRatio compares a figure with and without samples, in all cells and subjects.
-func (s *Summary) sampledRatio(metric raw.Metric) *estimate.Distribution {
+func sampledRatio(c *records.Collection, metric raw.Metric) *estimate.Distribution {
 	var ratios []float64
-	for _, cell := range s.Collected.Cells {
+	for _, cell := range c.Cells {
 		if cell.Params[raw.ProfileField] != raw.ProfileOn {
 			continue
 		}
@@ -85,7 +92,7 @@ func (s *Summary) sampledRatio(metric raw.Metric) *estimate.Distribution {
 			without.Params[field] = value
 		}
 		without.Params[raw.ProfileField] = raw.ProfileOff
-		for _, one := range s.Collected.Series {
+		for _, one := range c.Series {
 			a, b := perRepetition(one.Of(cell, metric)), perRepetition(one.Of(without, metric))
 			if len(a) > 0 && len(b) > 0 && estimate.Median(b) > 0 {
 				ratios = append(ratios, estimate.Median(a)/estimate.Median(b))
@@ -111,22 +118,22 @@ func perRepetition(of estimate.Sample) (sums []float64) {
 	return sums
 }
 
-// Explanation has the sections that say where the time goes, and nothing else.
-func (s *Summary) Explanation() *doc.Document {
-	return &doc.Document{Kind: "synclab explain", Title: s.Title, Sections: []doc.Section{s.profileSection(), s.growthSection()}}
+// Document has the sections that say where the time goes.
+func (r *Report) Document(title string) *doc.Document {
+	return &doc.Document{Kind: "synclab explain", Title: title, Sections: []doc.Section{r.Section(), r.GrowthSection()}}
 }
 
-// profileSection has the functions with most time, and the flame graphs.
-func (s *Summary) profileSection() doc.Section {
+// Section has the functions with most time, and the flame graphs.
+func (r *Report) Section() doc.Section {
 	out := doc.Section{ID: "profile", Title: "Where the time goes", Short: "Functions", Filter: true, NewSheet: true}
-	if len(s.profiles) == 0 {
+	if r == nil {
 		return out
 	}
 	out.Add(doc.Block{Note: "Times are CPU time of the subject, of its tools, and of the kernel on their behalf, per sync. A function's own time is without the functions that it calls. " +
 		"Cold starts include the first syncs. Of C tools, which have no frame pointers, only the innermost function is known; a stripped one is named by the address where it starts.", Soft: true})
-	out.Add(doc.Block{List: s.ProfileCost.words()})
-	for i, p := range s.profiles {
-		out.Add(doc.Block{Table: profileTable(p, s.Profiles[i])})
+	out.Add(doc.Block{List: r.Cost.words()})
+	for i, p := range r.largest {
+		out.Add(doc.Block{Table: profileTable(p, r.Top[i])})
 		name := "flame-" + anchor(fmt.Sprintf("%s %s %d %d", p.Subject, p.Kind, p.Cell.Services, i))
 		out.Add(doc.Block{On: doc.Page, Plots: []doc.Plot{{Name: name, Title: "Flame graph: " + profileTitle(p), Markup: p.Flame(),
 			Caption: profileTitle(p) + ". Each box is a function, as wide as its share of the time; the boxes above it are the functions that it calls. Orange: kernel, red: tool, green: proxier."}}})
@@ -134,7 +141,7 @@ func (s *Summary) profileSection() doc.Section {
 	return out
 }
 
-func profileTitle(p *profiles.Profile) string {
+func profileTitle(p *Profile) string {
 	return fmt.Sprintf("%s, %s, %s Services", p.Subject, kindText(p.Kind), doc.Grouped(int64(p.Cell.Services)))
 }
 
@@ -156,7 +163,7 @@ func anchor(text string) string {
 }
 
 // words say what sampling cost.
-func (c *ProfileCost) words() []string {
+func (c *Cost) words() []string {
 	out := []string{fmt.Sprintf("%s samples, %s lost.", doc.Grouped(int64(c.Samples)), doc.Grouped(int64(c.Lost)))}
 	for _, one := range []struct {
 		text string
@@ -177,11 +184,11 @@ func (c *ProfileCost) words() []string {
 }
 
 // profileTable has the functions with most time, those of each origin apart.
-func profileTable(p *profiles.Profile, top ProfileTop) *doc.Table {
+func profileTable(p *Profile, top Top) *doc.Table {
 	t := &doc.Table{Title: profileTitle(p), Columns: []doc.Column{{Name: "Function"}, {Name: "In", Row: true}, {Name: "Own time", Short: "own", Numeric: true, Title: "CPU time per sync, median of the repetitions"},
 		{Name: "Share", Numeric: true, Title: "of the CPU time of a sync"}, {Name: "With calls", Numeric: true, Title: "with the functions that it calls; of C tools as far as known", Spare: 1}}}
 	t.Note = fmt.Sprintf("A sync takes %s of CPU; %s.", doc.Format(top.Seconds, "s"), doc.Plural(p.Syncs, "sync"))
-	for _, origin := range profiles.Origins {
+	for _, origin := range Origins {
 		first := true
 		for _, f := range top.Functions {
 			if f.Origin != origin {
