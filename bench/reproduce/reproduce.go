@@ -140,20 +140,26 @@ func (c *Case) Write(dir string) error {
 	return outfile.Write(filepath.Join(dir, InputFile), c.Input, 0o644)
 }
 
-// Measure runs the script in dir with one of its files, and returns the seconds that the slow call took.
-func Measure(ctx context.Context, dir, file string) (float64, error) {
+// Time is what the script took.
+type Time struct {
+	Seconds float64 // of the slow call
+	CPU     float64 // seconds of the script, with the calls before the slow one
+}
+
+// Measure runs the script in dir with one of its files.
+func Measure(ctx context.Context, dir, file string) (Time, error) {
 	cmd := exec.CommandContext(ctx, "/bin/sh", ScriptFile, file)
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	last := lines[len(lines)-1]
 	if err != nil {
-		return 0, fmt.Errorf("%s: %w: %s", ScriptFile, err, last)
+		return Time{}, fmt.Errorf("%s: %w: %s", ScriptFile, err, last)
 	}
 	number, found := strings.CutPrefix(last, "seconds ")
 	seconds, err := strconv.ParseFloat(number, 64)
 	if !found || err != nil {
-		return 0, fmt.Errorf("%s: its last line is %q, want seconds", ScriptFile, last)
+		return Time{}, fmt.Errorf("%s: its last line is %q, want seconds", ScriptFile, last)
 	}
-	return seconds, nil
+	return Time{seconds, (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()}, nil
 }

@@ -25,9 +25,9 @@ const (
 
 // Small is a shrunk input.
 type Small struct {
-	Services, Lines int // that are left
-	Of              int // Services before
-	Seconds         float64
+	Services, Lines int     // that are left
+	Of              int     // Services before
+	Seconds         float64 // of CPU, without calls before
 	Exponent        float64 // between half of its Services and all
 	Stopped         bool    // by the budget
 }
@@ -39,7 +39,11 @@ func (c *Case) Shrink(ctx context.Context, dir string, note func(string)) (*Smal
 		if err := outfile.Write(path, input, 0o644); err != nil {
 			return 0, err
 		}
-		return Measure(ctx, dir, SmallFile)
+		took, err := Measure(ctx, dir, SmallFile)
+		if len(c.Before) > 0 {
+			return took.Seconds, err
+		}
+		return took.CPU, err // other work of the machine does not change it
 	})
 	if err != nil || small == nil {
 		return nil, errors.Join(err, os.Remove(path))
@@ -47,7 +51,7 @@ func (c *Case) Shrink(ctx context.Context, dir string, note func(string)) (*Smal
 	return small, outfile.Write(path, text, 0o644)
 }
 
-// smaller makes an input smaller. measure returns how many seconds the tool takes for one.
+// smaller makes an input smaller. measure returns how many seconds the tool takes for one: of CPU, if that is known.
 func smaller(ctx context.Context, input []byte, note func(string), measure func([]byte) (float64, error)) (*Small, []byte, error) {
 	lines, owners := readLines(input)
 	if owners < 2 {

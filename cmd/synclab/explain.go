@@ -97,7 +97,7 @@ func writeReproducer(ctx context.Context, s streams, dir, out, subject string, b
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(s.out, "without synclab: %.3g s by sh %s\n", whole, filepath.Join(out, reproduce.ScriptFile))
+	fmt.Fprintf(s.out, "without synclab: %.3g s, of CPU %.3g s, by sh %s\n", whole.Seconds, whole.CPU, filepath.Join(out, reproduce.ScriptFile))
 	if budget <= 0 {
 		return nil
 	}

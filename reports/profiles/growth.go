@@ -27,7 +27,7 @@ type Growth struct {
 	// Rules is the function that makes the sync superlinear, the index in Functions; -1: none does.
 	Rules int `json:"rules"`
 	// From RulesFrom Services on, the superlinear functions take more time than all others. Seen: it was measured, not
-	// computed from the fits. 0: never.
+	// computed from the fits. 0: not up to farthest times the largest size.
 	RulesFrom float64 `json:"rules_from,omitempty"`
 	Seen      bool    `json:"seen,omitempty"`
 }
@@ -54,6 +54,7 @@ var Classes = []struct {
 
 const (
 	superlinear  = 1.25
+	farthest     = 10 // times the largest size, for what fits say
 	leastShare   = 0.005
 	leastSamples = 4.0 // of a function in a size, for its exponent
 )
@@ -191,7 +192,12 @@ func crossing(line []*Profile, over, others []float64) (size float64, seen bool)
 	if !ok || !ok2 || a.Slope <= b.Slope {
 		return 0, false
 	}
-	return math.Exp((b.Intercept - a.Intercept) / (a.Slope - b.Slope)), false
+	size = math.Exp((b.Intercept - a.Intercept) / (a.Slope - b.Slope))
+	// Below the largest size, it would have been seen: then the fits are not good enough to say.
+	if largest := float64(line[len(line)-1].Cell.Services); size < largest || size > farthest*largest {
+		return 0, false
+	}
+	return size, false
 }
 
 // Top returns the n functions of an origin with the most time.

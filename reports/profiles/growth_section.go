@@ -2,7 +2,6 @@ package profiles
 
 import (
 	"fmt"
-	"math"
 	"strings"
 
 	"synclab/reports/doc"
@@ -45,8 +44,8 @@ func growthOverview(all []Growth) *doc.Table {
 			f := g.Functions[g.Rules]
 			return doc.Cell{Text: fmt.Sprintf("%s (%s), %.2f", f.Name, f.Origin, f.Law.Slope), Title: "the function with the largest share of it, and its exponent"}
 		}},
-		doc.Field[Growth]{Column: doc.Column{Name: "Rules from", Numeric: true, Title: "Services from which on the superlinear functions take more time than all others; ≈: by the fits, beyond what was measured or before it"}, Cell: func(g Growth) doc.Cell {
-			if g.RulesFrom == 0 || math.IsInf(g.RulesFrom, 0) {
+		doc.Field[Growth]{Column: doc.Column{Name: "Rules from", Numeric: true, Title: "Services from which on the superlinear functions take more time than all others; ≈: by the fits, beyond what was measured"}, Cell: func(g Growth) doc.Cell {
+			if g.RulesFrom == 0 {
 				return doc.None()
 			}
 			text := doc.Grouped(int64(g.RulesFrom))
@@ -81,7 +80,7 @@ func functionGrowthWords(g Growth) []string {
 	out = append(out, fmt.Sprintf("Most of what grows faster than the cluster is %s (%s): %.3g %% of the sync, exponent %s.", f.Name, f.Origin, 100*f.Share, exponent(f.Law)))
 	switch {
 	case g.RulesFrom == 0:
-		return append(out, "What grows faster than the cluster does not come to rule the sync, as far as the fits say.")
+		return append(out, "At sizes that the fits can speak of, what grows faster than the cluster does not take more time than all the rest.")
 	case g.Seen:
 		return append(out, fmt.Sprintf("From %s Services on, what grows faster than the cluster takes more time than all the rest: measured.", doc.Grouped(int64(g.RulesFrom))))
 	}

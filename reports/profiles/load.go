@@ -193,7 +193,7 @@ func (p *Profile) addSamples(read *pprof.Profile, of records.Repetition, syncs i
 func (p *Profile) function(f *pprof.Function, user string) *Function {
 	k := key{f.Name, filepath.Base(f.Filename), user}
 	if strings.HasPrefix(f.Filename, "[") || strings.Contains(f.Filename, "vmlinux") {
-		k.object, k.origin = strings.Trim(k.object, "[]"), profile.Kernel
+		k.object, k.origin = strings.Replace(strings.Trim(k.object, "[]"), "kernel.kallsyms", "kernel", 1), profile.Kernel
 	}
 	if p.byKey[k] == nil {
 		p.byKey[k] = &Function{Name: k.name, Object: k.object, Origin: k.origin, Self: estimate.Sample{}, With: estimate.Sample{}}
