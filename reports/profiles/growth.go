@@ -39,7 +39,7 @@ type FunctionGrowth struct {
 	Origin string    `json:"origin"`
 	Share  float64   `json:"share"`   // of the sync at the largest size
 	Times  []float64 `json:"seconds"` // per sync, by size
-	With   float64   `json:"with"`    // with the functions that it calls, at the largest size
+	With   float64   `json:"-"`       // with the functions that it calls, at the largest size; NaN: of several functions
 	// Law is absent if the function has fewer than leastSamples samples at all but one size.
 	Law *estimate.Power `json:"law,omitempty"`
 }
@@ -112,23 +112,17 @@ func grow(line []*Profile) Growth {
 		return g
 	}
 	over, others := make([]float64, len(line)), make([]float64, len(line)) // times of superlinear functions, and of others
-	for _, f := range last.Functions {
-		one := growOne(line, f)
-		one.Share = f.Own() / sum
+	for _, one := range growEach(line) {
+		one.Share = one.Times[len(line)-1] / sum
 		class := len(Classes) // too few samples
+		into := others
 		if one.Law != nil {
-			class = slices.IndexFunc(Classes, func(c struct {
-				Below float64
-				Text  string
-			}) bool {
-				return one.Law.Slope < c.Below
-			})
+			class = classOf(one.Law.Slope)
+			if one.Law.Slope >= superlinear {
+				into = over
+			}
 		}
 		g.Shares[class] += one.Share
-		into := others
-		if one.Law != nil && one.Law.Slope >= superlinear {
-			into = over
-		}
 		for i, t := range one.Times {
 			into[i] += t
 		}
@@ -136,20 +130,57 @@ func grow(line []*Profile) Growth {
 			g.Functions = append(g.Functions, one)
 		}
 	}
-	g.Rules = slices.IndexFunc(g.Functions, func(f FunctionGrowth) bool { return f.Law != nil && f.Law.Slope >= superlinear })
+	g.Rules = slices.IndexFunc(g.Functions, func(f FunctionGrowth) bool { return f.Name != Rest && f.Law != nil && f.Law.Slope >= superlinear })
 	if g.Rules >= 0 {
 		g.RulesFrom, g.Seen = crossing(line, over, others)
 	}
 	return g
 }
 
-func growOne(line []*Profile, of Function) FunctionGrowth {
-	one := FunctionGrowth{Name: of.Name, Object: of.Object, Origin: of.Origin, With: of.With.Median()}
+// Rest is the name of the functions of an origin that have too few samples for exponents of their own.
+const Rest = "(all others)"
+
+// growEach fits the functions of the largest size. Those with too few samples are added up for each origin.
+func growEach(line []*Profile) []FunctionGrowth {
+	var out []FunctionGrowth
+	rest := map[string][]key{}
+	for _, f := range line[len(line)-1].Functions {
+		k := key{f.Name, f.Object, f.Origin}
+		one := growOne(line, k)
+		if one.Law == nil {
+			rest[f.Origin] = append(rest[f.Origin], k)
+			continue
+		}
+		one.Name, one.Object, one.Origin, one.With = f.Name, f.Object, f.Origin, f.With.Median()
+		out = append(out, one)
+	}
+	for _, origin := range Origins {
+		if keys := rest[origin]; len(keys) > 0 {
+			one := growOne(line, keys...)
+			one.Name, one.Origin, one.With = Rest, origin, math.NaN()
+			out = append(out, one)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b FunctionGrowth) int { return cmp.Compare(b.Times[len(line)-1], a.Times[len(line)-1]) })
+	return out
+}
+
+// growOne fits the sum of some functions.
+func growOne(line []*Profile, keys ...key) (one FunctionGrowth) {
 	var points []estimate.Point
 	for _, p := range line {
-		var self estimate.Sample
-		if f := p.byKey[key{of.Name, of.Object, of.Origin}]; f != nil {
-			self = f.Self
+		self := estimate.Sample{}
+		for _, k := range keys {
+			f := p.byKey[k]
+			if f == nil {
+				continue
+			}
+			for of, values := range f.Self {
+				if len(self[of]) == 0 {
+					self[of] = []float64{0}
+				}
+				self[of][0] += values[0]
+			}
 		}
 		t := 0.0
 		if len(self) > 0 {
@@ -164,6 +195,15 @@ func growOne(line []*Profile, of Function) FunctionGrowth {
 		one.Law = &law
 	}
 	return one
+}
+
+func classOf(exponent float64) int {
+	for i, c := range Classes {
+		if exponent < c.Below {
+			return i
+		}
+	}
+	return len(Classes) - 1
 }
 
 // crossing returns the size from which on the superlinear functions take more than half of the time.

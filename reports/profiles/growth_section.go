@@ -18,7 +18,7 @@ func (r *Report) GrowthSection() doc.Section {
 		return out
 	}
 	out.Add(doc.Block{Soft: true, Note: "The exponent of a function is that of its own time against the Services: 1 means that twice the Services take twice as long, 2 four times. " +
-		"A function with few samples has none."})
+		"Functions with too few samples for one are added up."})
 	out.Add(doc.Block{Table: growthOverview(r.Growth)})
 	for _, g := range r.Growth {
 		out.Add(doc.Block{Heading: fmt.Sprintf("%s, %s", g.Subject, kindText(g.Kind)), List: functionGrowthWords(g)}, doc.Block{Table: growthTable(g)})

@@ -4,12 +4,14 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"synclab/bench/profile"
 	"synclab/bench/raw"
+	"synclab/reports/estimate"
 	"synclab/reports/records"
 )
 
@@ -90,6 +92,26 @@ func TestGrow(t *testing.T) {
 	all, _, _, _ = Load([]*records.Run{made(t, 30, 60, 90)})
 	if g := Grow(all)[0]; g.Seen || math.Abs(g.RulesFrom-100) > 3 {
 		t.Errorf("rules from %v (measured: %v); want about 100, by the fits", g.RulesFrom, g.Seen)
+	}
+}
+
+// Functions with too few samples have an exponent together: nothing of a sync is left out.
+func TestGrowRest(t *testing.T) {
+	run := made(t, 100, 200)
+	all, _, _, _ := Load([]*records.Run{run})
+	for _, p := range all { // many functions with little time each
+		for i := range 100 {
+			k := key{"small" + string(rune('A'+i)), "nft", profile.Tool}
+			f := &Function{Name: k.name, Object: k.object, Origin: k.origin, Self: estimate.Sample{}, With: estimate.Sample{}}
+			f.Self[records.Repetition{Rep: 1}] = []float64{float64(p.Cell.Services) / 100 / profile.Frequency}
+			p.byKey[k] = f
+			p.Functions = append(p.Functions, *f)
+		}
+	}
+	g := Grow(all)[0]
+	i := slices.IndexFunc(g.Functions, func(f FunctionGrowth) bool { return f.Name == Rest })
+	if i < 0 || math.Abs(g.Functions[i].Law.Slope-1) > 0.01 || g.Shares[len(Classes)] != 0 {
+		t.Errorf("%+v, shares %v; want the rest with exponent 1", g.Functions, g.Shares)
 	}
 }
 
