@@ -71,7 +71,7 @@ func (r *Host) SendProfile(ctx context.Context) error {
 		return nil
 	}
 	cut := profile.Cut{Subject: r.About.Name, Shims: map[int]bool{}, Windows: r.profiling.windows}
-	if cold := &r.Harness.cold; len(cold.visible) > 0 {
+	if cold := &r.Harness.cold; cold.seen() {
 		cut.Cold = profile.Window{From: cold.began, To: cold.visible[len(cold.visible)-1]}
 		r.RecordAs(raw.Record{Unit: "count", Kind: profile.ColdStart}, raw.ProfiledSyncs, 1)
 	}

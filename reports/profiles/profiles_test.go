@@ -1,6 +1,8 @@
 package profiles
 
 import (
+	"bytes"
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -112,6 +114,36 @@ func TestGrowRest(t *testing.T) {
 	i := slices.IndexFunc(g.Functions, func(f FunctionGrowth) bool { return f.Name == Rest })
 	if i < 0 || math.Abs(g.Functions[i].Law.Slope-1) > 0.01 || g.Shares[len(Classes)] != 0 {
 		t.Errorf("%+v, shares %v; want the rest with exponent 1", g.Functions, g.Shares)
+	}
+}
+
+// The document says what samples cost, which functions take the time, and which grow.
+func TestDocument(t *testing.T) {
+	run := made(t, 50, 100, 200, 400)
+	for i := range run.Records {
+		run.Records[i].Params = map[string]string{raw.ProfileField: raw.ProfileOn}
+	}
+	for _, size := range []int{50, 100} {
+		for mode, seconds := range map[string]float64{raw.ProfileOn: 1.02, raw.ProfileOff: 1} {
+			run.Records = append(run.Records, raw.Record{Scenario: "sweep", Subject: "s", Services: size, Endpoints: 10, Rep: 1, Metric: raw.ColdStart, Value: seconds, Unit: "s",
+				Params: map[string]string{raw.ProfileField: mode}})
+		}
+	}
+	r, problems := Read(records.Collect([]*records.Run{run}))
+	if r == nil || len(problems) > 0 {
+		t.Fatal(r, problems)
+	}
+	var text, page bytes.Buffer
+	if err := errors.Join(r.Document("a run").Text(&text), r.Document("a run").Page(&page)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"cold start with samples is 1.020 times that without", "kernel: 80 %", "search", "80 % quadratic or more", "From 200 Services on"} {
+		if !strings.Contains(strings.Join(strings.Fields(text.String()), " "), want) {
+			t.Errorf("the text lacks %q:\n%s", want, text.String())
+		}
+	}
+	if n := strings.Count(page.String(), `class="flame"`); n != 1 {
+		t.Errorf("%d flame graphs on the page, want 1", n)
 	}
 }
 
