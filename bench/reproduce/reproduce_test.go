@@ -63,7 +63,7 @@ func TestSmaller(t *testing.T) {
 	if err != nil || small == nil {
 		t.Fatal(small, err)
 	}
-	if small.Services != 256 || small.Of != 1000 || bytes.Contains(text, []byte("-A")) || !bytes.HasPrefix(text, []byte("*nat\n:")) || small.Stopped {
+	if small.Services != 256 || small.Of != 1000 || bytes.Contains(text, []byte("\n-A ")) || !bytes.HasPrefix(text, []byte("*nat\n:")) || small.Stopped {
 		t.Errorf("%+v:\n%.200s", small, text)
 	}
 	linear := func(input []byte) (float64, error) { return float64(len(input)), nil }
@@ -85,7 +85,7 @@ func kept(t *testing.T, command string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, text := range []string{"before", "slow"} {
+	for i, text := range []string{"before", "slow -m nfacct --nfacct-name ct_state_invalid_dropped_pkts -j DROP"} {
 		var packed bytes.Buffer
 		z := gzip.NewWriter(&packed)
 		fmt.Fprintln(z, text)
@@ -123,7 +123,7 @@ func TestScript(t *testing.T) {
 		}
 		t.Fatal(err)
 	}
-	if text, err := os.ReadFile(seen); err != nil || string(text) != "before\nslow\n" {
+	if text, err := os.ReadFile(seen); err != nil || string(text) != "before\nslow -j DROP\n" {
 		t.Errorf("the tool got %q, %v; want both inputs", text, err)
 	}
 	if err := c.Write(out); err == nil || !strings.Contains(err.Error(), "not empty") {
