@@ -80,7 +80,7 @@ func percent(share float64) string { return fmt.Sprintf("%.3g %%", 100*share) }
 
 // cut shortens a name. The end of a Go name says more than its path.
 func cut(name string, letters int) string {
-	if i := strings.LastIndex(name, "/"); i >= 0 {
+	if i := strings.LastIndex(name, "/"); i >= 0 && strings.Contains(name[i:], ".") {
 		name = name[i+1:]
 	}
 	if runes := []rune(name); len(runes) > letters {

@@ -34,7 +34,8 @@ type Profile struct {
 	Total   estimate.Sample // of a sync
 	// Functions are sorted by their time, the largest first.
 	Functions []Function
-	Stacks    *Node // mean of all syncs
+	Stacks    *Node    // mean of all syncs
+	Notes     []string // what the profile lacks
 
 	byKey   map[key]*Function
 	samples int
@@ -120,6 +121,7 @@ func add(all []*Profile, run *records.Run, r records.Record) ([]*Profile, error)
 			i = len(all)
 			all = append(all, &Profile{Subject: r.Subject, Cell: cell, Kind: kind, Total: estimate.Sample{}, Stacks: &Node{}, byKey: map[key]*Function{}})
 		}
+		all[i].Notes = append(all[i].Notes, read.Comments...)
 		all[i].addSamples(read, records.Repetition{Run: r.Run, Rep: r.Rep}, syncs)
 	}
 	return all, nil

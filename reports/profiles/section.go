@@ -48,6 +48,8 @@ type Report struct {
 	Top    []Top    `json:"top"` // at the largest sizes
 	Growth []Growth `json:"growth,omitempty"`
 	Cost   Cost     `json:"cost"`
+	// Notes are what the profiles lack, such as the kernel's functions.
+	Notes []string `json:"notes,omitempty"`
 
 	largest []*Profile // of Top
 }
@@ -59,6 +61,10 @@ func Read(c *records.Collection) (r *Report, problems []string) {
 		return nil, problems
 	}
 	r = &Report{largest: Largest(all), Growth: Grow(all)}
+	for _, p := range all {
+		r.Notes = append(r.Notes, p.Notes...)
+	}
+	r.Notes = records.Distinct(r.Notes)
 	for _, p := range r.largest {
 		top := Top{Subject: p.Subject, Cell: p.Cell, Kind: p.Kind, Syncs: p.Syncs, Seconds: p.Total.Median()}
 		for _, origin := range Origins {
@@ -94,8 +100,10 @@ func sampledRatio(c *records.Collection, metric raw.Metric) *estimate.Distributi
 		without.Params[raw.ProfileField] = raw.ProfileOff
 		for _, one := range c.Series {
 			a, b := perRepetition(one.Of(cell, metric)), perRepetition(one.Of(without, metric))
-			if len(a) > 0 && len(b) > 0 && estimate.Median(b) > 0 {
-				ratios = append(ratios, estimate.Median(a)/estimate.Median(b))
+			for of, with := range a { // those of one number are close in time
+				if b[of] > 0 {
+					ratios = append(ratios, with/b[of])
+				}
 			}
 		}
 	}
@@ -107,13 +115,12 @@ func sampledRatio(c *records.Collection, metric raw.Metric) *estimate.Distributi
 }
 
 // perRepetition adds up the values of each repetition.
-func perRepetition(of estimate.Sample) (sums []float64) {
-	for _, values := range of {
-		sum := 0.0
+func perRepetition(of estimate.Sample) map[records.Repetition]float64 {
+	sums := map[records.Repetition]float64{}
+	for repetition, values := range of {
 		for _, v := range values {
-			sum += v
+			sums[repetition] += v
 		}
-		sums = append(sums, sum)
 	}
 	return sums
 }
@@ -131,7 +138,7 @@ func (r *Report) Section() doc.Section {
 	}
 	out.Add(doc.Block{Note: "Times are CPU time of the subject, of its tools, and of the kernel on their behalf, per sync. A function's own time is without the functions that it calls. " +
 		"Cold starts include the first syncs. Of C tools, which have no frame pointers, only the innermost function is known; a stripped one is named by the address where it starts.", Soft: true})
-	out.Add(doc.Block{List: r.Cost.words()})
+	out.Add(doc.Block{List: append(r.Cost.words(), r.Notes...)})
 	for i, p := range r.largest {
 		out.Add(doc.Block{Table: profileTable(p, r.Top[i])})
 		name := "flame-" + anchor(fmt.Sprintf("%s %s %d %d", p.Subject, p.Kind, p.Cell.Services, i))
