@@ -69,6 +69,8 @@ type ExecuteOptions struct {
 	MaxMemory uint64
 	// ProxyConfig configures the proxier; nil: kube-proxy's defaults. The scenario's proxy settings override it.
 	ProxyConfig *v1alpha1.KubeProxyConfiguration
+	// Profile takes profiles. Each cell is measured twice, with and without samples, to know what they cost.
+	Profile bool
 	// Dump, when set, gets the rules at the end of the first repetition of each cell.
 	Dump func(subject, rules string)
 	// Command is the command line that repeats this run.
@@ -264,6 +266,9 @@ func (o *ExecuteOptions) fill() error {
 	if err := o.checkKernels(); err != nil {
 		return err
 	}
+	if err := o.checkProfile(); err != nil {
+		return err
+	}
 	if o.Feed == "" {
 		o.Feed = feedFor(o.running, o.Scenario)
 	}
@@ -390,6 +395,9 @@ func (o *ExecuteOptions) runSlot(ctx context.Context, w *raw.RunWriter, p slot, 
 		Command: o.Command,
 	}
 	assignment.Live = o.Live != nil
+	if p.cell.Params[raw.ProfileField] == raw.ProfileOn {
+		assignment.ProfileFile = fmt.Sprintf("%03d-%s-%d-services-rep-%d.pb.gz", progress.Pass, fileName(p.subject), p.cell.Scenario.Shape.Services, p.rep)
+	}
 	stdin, told, err := o.tell(ctx, assignment)
 	if err != nil {
 		return false, err
@@ -480,6 +488,10 @@ func (o *ExecuteOptions) take(r io.Reader, w *raw.RunWriter, progress Progress, 
 			o.Progress(progress)
 		case m.Rules != "":
 			o.Dump(progress.Subject, m.Rules)
+		case m.File != "":
+			if err := w.WriteProfile(m.File, m.Content); err != nil {
+				return err
+			}
 		case m.UserNamespace:
 			if err := w.Update(func(run *raw.Run) { run.Machine.UserNamespace = true }); err != nil {
 				return err

@@ -15,22 +15,35 @@ import (
 	"synclab/scenarios"
 )
 
-// cells returns the cells of the run: the scenario's, on each kernel.
+// cells returns the cells of the run: the scenario's, on each kernel, and with and without profiles.
 func (o *ExecuteOptions) cells() ([]scenarios.Cell, error) {
 	cells, err := o.Scenario.Cells()
-	if err != nil || !o.hasGuests() {
-		return cells, err
+	if err == nil && o.hasGuests() {
+		cells = times(cells, raw.KernelField, o.Kernels)
 	}
-	var all []scenarios.Cell
-	for _, cell := range cells {
-		for _, kernel := range o.Kernels {
-			on := cell
-			on.Params = map[string]string{raw.KernelField: kernel}
-			maps.Copy(on.Params, cell.Params)
-			all = append(all, on)
+	if err == nil && o.Profile {
+		cells = times(cells, raw.ProfileField, []string{raw.ProfileOff, raw.ProfileOn})
+		for i := range cells {
+			if cells[i].Params[raw.ProfileField] == raw.ProfileOff {
+				cells[i].Once = o.Subjects // enough to see what samples cost
+			}
 		}
 	}
-	return all, nil
+	return cells, err
+}
+
+// times returns each cell with each value of a field.
+func times(cells []scenarios.Cell, field string, values []string) []scenarios.Cell {
+	var all []scenarios.Cell
+	for _, cell := range cells {
+		for _, value := range values {
+			with := cell
+			with.Params = map[string]string{field: value}
+			maps.Copy(with.Params, cell.Params)
+			all = append(all, with)
+		}
+	}
+	return all
 }
 
 // hasGuests reports whether the run uses a kernel besides the machine's own.

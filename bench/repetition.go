@@ -97,6 +97,9 @@ func perform(ctx context.Context, lab *netns.Lab, a pass.Assignment, changes *li
 		r.host.PeakMemory()
 	}
 	err = errors.Join(err, r.faults.End(ctx), r.host.Stop())
+	if err == nil {
+		err = r.host.SendProfile(ctx)
+	}
 	if err == nil && !exceeded {
 		err = r.dump(ctx)
 	}
@@ -129,6 +132,9 @@ func (r *repetition) prepare(ctx context.Context) error {
 	}
 	if r.Feed == raw.FeedAPI {
 		r.Shim, err = shim.Install(ctx, shim.Options{Dir: filepath.Join(r.Lab.Dir, "shim"), Command: r.Tools.Shim, Variant: string(r.Variant), Families: r.Families})
+		if err == nil && r.host.KeepsInputs() {
+			err = r.Shim.KeepInputs()
+		}
 		if err != nil {
 			return err
 		}

@@ -117,6 +117,10 @@ func (r *Host) ownCommand(configFile string, env []string) (string, []string, []
 	if burst := r.Scenario.Proxy.Burst; burst > 0 {
 		args = append(args, fmt.Sprintf("--burst=%d", burst))
 	}
+	if r.ProfileFile != "" { // started by a shell, whose own program this would be
+		path, err := os.Executable()
+		return path, args, env, err
+	}
 	return "/proc/self/exe", args, env, nil
 }
 

@@ -28,10 +28,11 @@ type Host struct {
 	// Mortal: a fault may kill the subject's process; it is then restarted.
 	Mortal atomic.Bool
 	// Reacting: the current step makes isolated changes.
-	Reacting atomic.Bool
-	syncs    syncs
-	Work     work
-	spent    time.Duration // CPU time of stopped subjects
+	Reacting  atomic.Bool
+	syncs     syncs
+	profiling profiling
+	Work      work
+	spent     time.Duration // CPU time of stopped subjects
 	// shimSpent is the shim's own CPU time in the calls before offset shimRead of its file.
 	shimSpent time.Duration
 	shimRead  int64

@@ -63,15 +63,25 @@ func (r *Host) startProcess(ctx context.Context) (Subject, error) {
 		r.expectAll(r.Clock.Now()) // takes 0.25 s for 10,000 Services, before the subject's time begins
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	s := &processSubject{Host: r, cancel: cancel, began: r.Clock.Now()}
-	r.Began = s.began
-	if first {
-		r.Harness.cold.began = s.began
+	s := &processSubject{Host: r, cancel: cancel}
+	options := process.Options{
+		Path: path, Args: args, Env: env, Stdin: r.About.Stdin(), LogFile: filepath.Join(r.Lab.Dir, "subject.log"), Name: r.About.Name,
+		Confine: netns.Confine,
 	}
-	log := filepath.Join(r.Lab.Dir, "subject.log")
-	if s.process, err = process.Start(ctx, process.Options{
-		Path: path, Args: args, Env: env, Stdin: r.About.Stdin(), LogFile: log, Name: r.About.Name, Confine: netns.Confine,
-	}); err != nil {
+	begin := func() { // all times count from here
+		s.began = r.Clock.Now()
+		r.Began = s.began
+		if first {
+			r.Harness.cold.began = s.began
+		}
+	}
+	if r.ProfileFile != "" {
+		s.process, err = r.startProfiled(ctx, options, begin)
+	} else {
+		begin()
+		s.process, err = process.Start(ctx, options)
+	}
+	if err != nil {
 		cancel()
 		return nil, err
 	}

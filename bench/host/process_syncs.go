@@ -296,8 +296,22 @@ func (o *processSyncs) recordOne(sync process.Sync) {
 		o.recordFailed(base, "its metrics count a failure")
 	default:
 		o.recordTook(base, sync.Total)
+		o.syncWindow(sync, last.End, now)
 	}
 	o.recordCalls(base, during(calls, last, sync.Total))
+}
+
+// syncWindow notes the time of a sync for the profile. Its end is after its last write; kube-proxy's metrics have it, if
+// the next sync has not ended yet.
+func (o *processSyncs) syncWindow(sync process.Sync, end, now time.Time) {
+	if at, ok := o.samples.Value(lastSynced, "ip_family", sync.Family); ok {
+		if synced := time.UnixMicro(int64(at * 1e6)); synced.After(end) && synced.Before(now) {
+			end = synced
+		}
+	}
+	if !end.IsZero() {
+		o.window(sync.Kind, end.Add(-sync.Total), end)
+	}
 }
 
 // writes returns the first and the last of the calls that write rules.
@@ -347,6 +361,9 @@ func (o *processSyncs) recordOwn(syncs []proxier.Sync) {
 		}
 		seconds := base
 		seconds.Unit = "s"
+		if s.Err == nil && len(s.Runs) > 0 {
+			o.window(string(s.Kind), s.Started, s.Finished)
+		}
 		switch {
 		case s.Err == nil && len(s.Runs) > 0 && o.About.HasTools():
 			calls := o.ofFamily(base.Family, s.Finished)

@@ -17,6 +17,9 @@ type Message struct {
 	Note        string      `json:",omitempty"`
 	Rules       string      `json:",omitempty"`
 	Failure     string      `json:",omitempty"`
+	// File of the run's folder, below raw.ProfilesFolder, and its content.
+	File    string `json:",omitempty"`
+	Content []byte `json:",omitempty"`
 	// UserNamespace: the worker is root in its user namespace only.
 	UserNamespace bool `json:",omitempty"`
 }

@@ -48,6 +48,7 @@ type Record struct {
 	Error     string `json:"error,omitempty"`     // of a sync that failed
 	Bytes     int    `json:"bytes,omitempty"`     // given to the tool, of a shim_cost
 	Share     int    `json:"share,omitempty"`     // percent of the Services, of a cold_start_share
+	File      string `json:"file,omitempty"`      // in ProfilesFolder, of profile_samples and tool_input
 	// Uncertainty, in seconds, is that of a time that was read from the kernel: Value is the upper bound, and
 	// Value - Uncertainty the lower one. A reaction has it, and a network programming latency whose end only reading shows.
 	Uncertainty float64 `json:"uncertainty,omitempty"`
@@ -162,6 +163,14 @@ const (
 	FaultRepaired   Metric = "fault_repaired"   // s
 	Violation       Metric = "violation"        // count: 1 per violated Invariant; Error has details and how to reproduce
 	InvariantChecks Metric = "invariant_checks" // count: number of checks of one Invariant
+	// ProfileSamples is the number of samples in a profile, File. ProfileLost is the number of samples that were lost.
+	ProfileSamples Metric = "profile_samples" // count
+	ProfileLost    Metric = "profile_lost"    // count
+	// ProfiledSyncs is the number of syncs of a Kind whose times are known, so that samples are filed under that kind.
+	// Kind "cold start" is the time until every Service is visible.
+	ProfiledSyncs Metric = "profiled_syncs" // count
+	// ToolInput is one call of a tool, Method, whose standard input is in File: its duration.
+	ToolInput Metric = "tool_input" // s
 	// Exceeded reports that the subject was stopped because it exceeded a budget. Value is what it had used, with unit s
 	// or B, or the largest number of rules that it could write (count). Error has the budget and how far the subject had
 	// come.
@@ -225,6 +234,17 @@ const (
 	KernelField = "kernel"
 	HostKernel  = "host"
 )
+
+// ProfileField is the swept value that says whether a cell was measured while perf took samples: ProfileOn or ProfileOff.
+// Cells without it ran without.
+const (
+	ProfileField = "profile"
+	ProfileOn    = "on"
+	ProfileOff   = "off"
+)
+
+// ProfilesFolder is the folder of a run's profiles, in the format of pprof.
+const ProfilesFolder = "profiles"
 
 // Versions of everything that affects results. Empty: missing.
 type Versions struct {

@@ -118,6 +118,8 @@ func removeOld(dir string, entries []fs.DirEntry) error {
 	var errs []error
 	for _, entry := range entries {
 		switch name := entry.Name(); {
+		case name == ProfilesFolder:
+			errs = append(errs, os.RemoveAll(filepath.Join(dir, name)))
 		case !entry.Type().IsRegular():
 		case name == benchFile, name == "model.json", name == "index.html", name == "summary.json", name == "summary.md",
 			filepath.Ext(name) == ".svg", filepath.Ext(name) == ".png":
@@ -184,6 +186,15 @@ func (w *RunWriter) flush() error {
 	w.failed = outfile.Full(w.records.Name(), err)
 	w.buf = w.buf[:0]
 	return w.failed
+}
+
+// WriteProfile writes a file of ProfilesFolder. The name is without a folder.
+func (w *RunWriter) WriteProfile(name string, content []byte) error {
+	dir := filepath.Join(w.dir, ProfilesFolder)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return outfile.Write(filepath.Join(dir, filepath.Base(name)), content, 0o644)
 }
 
 // Update changes run.json, e.g. when versions become known.

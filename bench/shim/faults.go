@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strconv"
 	"strings"
 )
 
@@ -63,6 +64,24 @@ func (s *Shim) plant(kind string, n int) error {
 		}
 	}
 	return nil
+}
+
+// KeepInputs makes each call that writes rules keep its standard input, if that is a pipe. It then reads all of it before
+// the tool starts.
+func (s *Shim) KeepInputs() error {
+	if err := os.MkdirAll(s.path(inputsFolder), 0o755); err != nil {
+		return fmt.Errorf("shim: %w", err)
+	}
+	return nil
+}
+
+// Input returns the kept standard input of a call.
+func (s *Shim) Input(c Call) ([]byte, error) {
+	text, err := os.ReadFile(s.path(inputsFolder, strconv.Itoa(c.PID)))
+	if err != nil {
+		return nil, fmt.Errorf("shim: %w", err)
+	}
+	return text, nil
 }
 
 // ClearFaults removes the faults that no call has consumed, and returns their number.

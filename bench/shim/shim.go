@@ -48,6 +48,7 @@ const (
 	realFolder   = "real"
 	spared       = "spare-" // plus iptables or ip6tables: faults skip these tools
 	faultsFolder = "faults"
+	inputsFolder = "inputs"
 	callsFile    = "calls"
 )
 

@@ -814,3 +814,29 @@ func TestRelativePathEntries(t *testing.T) {
 		t.Errorf("PATH with the folder itself: %q, %v", found, err)
 	}
 }
+
+// Inputs are kept byte for byte; calls that write nothing keep none.
+func TestKeepInputs(t *testing.T) {
+	s := install(t, "", map[string]string{"iptables-restore": "/bin/cat", "iptables-save": "/bin/cat"})
+	if err := s.KeepInputs(); err != nil {
+		t.Fatal(err)
+	}
+	payload := strings.Repeat("-A KUBE-SERVICES\n", 20_000)
+	for _, tool := range []string{"iptables-restore", "iptables-save"} {
+		cmd := s.cmd(tool)
+		cmd.Stdin = onlyReader{strings.NewReader(payload)}
+		if out, err := cmd.Output(); err != nil || string(out) != payload {
+			t.Fatalf("%s got %d bytes, %v; want %d", tool, len(out), err, len(payload))
+		}
+	}
+	calls, _, err := s.Read(0)
+	if err != nil || len(calls) != 2 {
+		t.Fatal(calls, err)
+	}
+	if text, err := s.Input(calls[0]); err != nil || string(text) != payload || calls[0].Stdin != int64(len(payload)) {
+		t.Errorf("%d bytes kept, %v, %d counted; want %d", len(text), err, calls[0].Stdin, len(payload))
+	}
+	if _, err := s.Input(calls[1]); err == nil {
+		t.Error("the input of a call that writes nothing was kept")
+	}
+}

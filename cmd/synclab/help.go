@@ -19,7 +19,7 @@ var commandGroups = []struct {
 }{
 	{"Measure:", []string{"run", "compare", "conform", "soak"}},
 	{"Your cluster:", []string{"capture", "plan", "migrate", "calibrate", "simulate"}},
-	{"Read:", []string{"report", "diff", "history"}},
+	{"Read:", []string{"report", "explain", "diff", "history"}},
 	{"Tools:", []string{"rules", "serve", "scenarios", "kernel", "kube-proxy", "doctor", "version", "completion", "help"}},
 }
 

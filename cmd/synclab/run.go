@@ -13,6 +13,7 @@ import (
 	"k8s.io/kube-proxy/config/v1alpha1"
 
 	"synclab/bench"
+	"synclab/bench/raw"
 	"synclab/bench/subject"
 	"synclab/bench/upstream"
 	"synclab/cmd/synclab/terminal"
@@ -39,6 +40,7 @@ type runOptions struct {
 	out        string        // empty: a new folder in runs/
 	force      bool          // replace the run in out
 	config     *v1alpha1.KubeProxyConfiguration
+	profile    bool   // sample where the time goes
 	dump       bool   // print the rules that were installed
 	shard      int    // from 1, of shards
 	shards     int    // 0: the whole run
@@ -86,6 +88,7 @@ func (f *runFlags) register(cmd *cobra.Command, usual, precision string) {
 	flags.StringVar(&f.o.out, "out", "", "`folder` of the run (default: a new one in runs/)")
 	flags.BoolVar(&f.o.force, "force", false, "replace the run that is in the folder --out")
 	flags.StringVar(&f.o.history, "history", "", "append the figures of the run to this `file`, for synclab history")
+	flags.BoolVar(&f.o.profile, "profile", false, "sample where subjects, their tools and the kernel spend CPU time, with perf; each cell is also measured once without")
 	flags.BoolVar(&f.o.dump, "dump-iptables", false, "print the rules that were installed, as iptables-save does")
 	flags.BoolVar(&f.o.json, "json", false, "print events instead of tables, one JSON object a line: progress, note, done")
 	flags.StringVar(&f.o.listen, "listen", "", "serve a live page and Prometheus metrics on this `address:port` while it runs, such as "+defaultListen)
@@ -98,6 +101,7 @@ func (f *runFlags) register(cmd *cobra.Command, usual, precision string) {
 		terminal.Complete(cmd, flag)
 	}
 	cmd.MarkFlagsMutuallyExclusive("reps", "precision", "quick")
+	cmd.MarkFlagsMutuallyExclusive("precision", "profile")
 	cmd.MarkFlagsMutuallyExclusive("filename", "kubeconfig")
 	moreFlags(cmd, "proxy-config", "context", "allow-exec-plugins", "budget", "force", "dump-iptables", "json", "anywhere", "trace")
 }
@@ -191,7 +195,7 @@ func (f *runFlags) repetitions(cmd *cobra.Command) error {
 		return badUsage(cmd, "--precision is not for shards, which have no results of each other: use --reps")
 	case f.o.budget <= 0:
 		return badUsage(cmd, "--budget %v: want more than 0", f.o.budget)
-	case f.quick || given("reps") || f.o.shards > 0 || f.precision == "":
+	case f.quick || given("reps") || f.o.shards > 0 || f.o.profile || f.precision == "":
 		if given("budget") {
 			return badUsage(cmd, "--budget is only for --precision")
 		}
@@ -242,6 +246,7 @@ makes one report of them.`,
   synclab run size-sweep --listen 127.0.0.1:8080   # its progress in a browser
   synclab run size-sweep --reps 20 --shards 8 --dry-run
   synclab run size-sweep --reps 20 --shard 3/8 --out /mnt/sweep
+  synclab run size-sweep --services 2000 --profile --subjects kube-proxy/nftables   # then: synclab explain
   synclab run -f manifests/ --proxy-config kube-proxy.yaml --dump-iptables`,
 		Args: argCount(0, 1, "a scenario"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -301,7 +306,7 @@ docs/migrate.md has the exact rules. With -f the Services are yours.`,
 			panic(err)
 		}
 	}
-	for _, flag := range []string{"subjects", "feed", "kubeconfig", "context", "allow-exec-plugins"} { // the scenario decides them
+	for _, flag := range []string{"subjects", "feed", "kubeconfig", "context", "allow-exec-plugins", "profile"} { // the scenario decides them
 		if err := cmd.Flags().MarkHidden(flag); err != nil {
 			panic(err)
 		}
@@ -328,5 +333,70 @@ func usualSubject(cmd *cobra.Command, o *runOptions, beside bool) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "beside it: %s; --subjects or SUBJECTS chooses others\n", other)
 	} else {
 		fmt.Fprintf(cmd.ErrOrStderr(), "without kube-proxy beside it, which is not built: 'synclab kube-proxy' builds it in some minutes\n")
+	}
+}
+
+func newCompare(s streams) *cobra.Command {
+	var flags runFlags
+	cmd := &cobra.Command{
+		Use:   "compare [SCENARIO | FILE.yaml]",
+		Short: "Run a scenario with synclab and kube-proxy in every mode and compare them",
+		Long: `Compare runs a scenario with several subjects, unmodified kube-proxy among them. They
+take turns, each as a process in a separate namespace. The same fake API server feeds all
+of them with the same changes and settings, and all are measured from outside.
+kube-proxy is built from its Go module on first use, which takes some minutes and
+the network. All subjects have kube-proxy's settings. Suffixes of a name change them:
+
+  +bucket   runner policy token-bucket (synclab)
+  +gogcN    GOGC=N instead of 100 (any subject), such as +gogc50
+  +tuned    what 'synclab proxy' does by default: token-bucket, GOGC=50, memory
+            returned after the first full sync (synclab)
+
+A subject that does not converge in --max-time is stopped. The report shows how far
+it came.
+
+Cells are repeated until the 95 % interval of each ratio is within --precision, or
+--budget is used. The ratios are those of the scenario's targets, else of cold
+starts, reactions or syncs. An interval takes six repetitions. With fewer, as with
+--quick, the report shows the observed values and gives no verdict.
+
+A scenario with targets, such as engine, is compared at the sizes and with the
+subjects that they name. The report says which targets are met.
+
+'synclab conform' compares what proxiers do, and measures nothing.`,
+		Example: `  synclab compare --services 1000
+  synclab compare size-sweep --services 5000 --subjects synclab/iptables-nft,kube-proxy/iptables-nft
+  synclab compare --subjects synclab/nftables,synclab/nftables+tuned,kube-proxy/nftables+gogc50
+  synclab compare --services 2000 --max-time 2m --max-memory 2Gi
+  synclab compare --precision 2% --budget 1h
+  synclab compare --subjects 'kube-proxy/nftables,exec:mine=/usr/local/bin/my-proxy --kubeconfig={kubeconfig}'
+  synclab compare engine --services 10000 --reps 6   # the lab's backends, at sizes up to N
+  synclab compare size-sweep --reps 20 --shard 3/8 --out /mnt/sweep   # a part of it, on each of 8 machines
+  synclab compare --tools ./trixie --subjects kube-proxy/iptables-nft   # iptables of an unpacked image`,
+		Args: argCount(0, 1, "a scenario"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o, err := flags.read(cmd, args, s)
+			if err != nil {
+				return err
+			}
+			compared(cmd, &o)
+			return execute(cmd.Context(), s, o)
+		},
+	}
+	flags.register(cmd, "every mode of kube-proxy and of synclab that this machine has the tools for", "5%")
+	return cmd
+}
+
+// compared sets the defaults of a comparison.
+func compared(cmd *cobra.Command, o *runOptions) {
+	switch {
+	case len(o.subjects) > 0:
+	case len(o.scenario.Targets) > 0:
+		o.subjects = withTools(cmd, subject.TargetSubjects(o.scenario))
+	default:
+		o.subjects = withTools(cmd, subject.ComparedSubjects())
+	}
+	if o.feed == "" {
+		o.feed = raw.FeedAPI
 	}
 }

@@ -156,5 +156,26 @@
     });
   });
 
+  // Flame graphs: a field that shows the functions with a name, and their share.
+  all("svg.flame").forEach(function (svg) {
+    const boxes = all("rect", svg), field = document.createElement("input"), width = svg.viewBox.baseVal.width;
+    field.type = "search";
+    field.className = "filter";
+    field.placeholder = "Show functions with …";
+    field.setAttribute("aria-label", field.placeholder);
+    const found = document.createElement("output");
+    field.addEventListener("input", function () {
+      const word = field.value.toLowerCase(), hits = boxes.filter((b) => word && b.getAttribute("data-tip").toLowerCase().split(": ")[0].includes(word));
+      boxes.forEach((b) => { b.style.opacity = word && !hits.includes(b) ? 0.25 : ""; });
+      let end = 0, sum = 0; // the lowest boxes cover those on them
+      hits.map((b) => [b.x.baseVal.value, b.x.baseVal.value + b.width.baseVal.value]).sort((a, b) => a[0] - b[0]).forEach(function (b) {
+        sum += Math.max(0, b[1] - Math.max(b[0], end));
+        end = Math.max(end, b[1]);
+      });
+      found.textContent = word ? " " + (100 * sum / width).toFixed(1) + " % of the time" : "";
+    });
+    svg.parentNode.before(field, found);
+  });
+
   addEventListener("beforeprint", () => all("details").forEach((d) => { d.open = true; })); // closed ones would not be printed
 })();

@@ -43,6 +43,7 @@ func figures(s *sections.Summary) []*figure.Figure {
 		single(programmingFigure(s)) // all subjects in one plot: part of the comparison
 	}
 	single(periodFigure(s))
+	out = append(out, functionFigures(s)...)
 	perLine(syncGrowthFigure)
 	perLine(restoreGrowthFigure)
 	if len(lines) == 0 && len(s.Collected.Series) < manySeries { // with many series, the bars show the durations

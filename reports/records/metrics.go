@@ -87,6 +87,10 @@ var metricTexts = []metricText{
 	{raw.PeakRSS, GroupSizes, "peak RSS"},
 	{raw.ChildPeakRSS, GroupSizes, "peak RSS of the tool"},
 	{raw.KernelMemory, GroupSizes, "kernel memory of the ruleset"},
+	{raw.ProfiledSyncs, GroupSyncs, "syncs in profiles"},
+	{raw.ProfileSamples, GroupSyncs, "samples in profiles"},
+	{raw.ProfileLost, GroupSyncs, "lost samples"},
+	{raw.ToolInput, GroupSyncs, "call of a tool whose input was kept"},
 	{raw.SyncFailed, GroupSyncs, "failed syncs"},
 }
 

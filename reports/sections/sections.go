@@ -27,6 +27,8 @@ var sections = []func(*Summary) doc.Section{
 	(*Summary).seenSection,
 	(*Summary).InvariantSection,
 	(*Summary).overviewSection,
+	func(s *Summary) doc.Section { return s.Profiles.Section() },
+	func(s *Summary) doc.Section { return s.Profiles.GrowthSection() },
 	(*Summary).sloSection,
 	(*Summary).phaseSection,
 	(*Summary).coldSection,

@@ -11,6 +11,7 @@ import (
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
 	"synclab/reports/figure"
+	"synclab/reports/profiles"
 	"synclab/reports/records"
 )
 
@@ -45,8 +46,10 @@ type Summary struct {
 	Targets  []TargetResult `json:"targets,omitempty"`
 	SLOs     SLOs           `json:"slos"`
 	Capacity []Capacity     `json:"capacity,omitempty"`
-	Rows     []Row          `json:"rows"`
-	Plots    []doc.Plot     `json:"plots,omitempty"`
+	// Profiles say where the time of syncs goes.
+	Profiles *profiles.Report `json:"profiles,omitempty"`
+	Rows     []Row            `json:"rows"`
+	Plots    []doc.Plot       `json:"plots,omitempty"`
 
 	Collected *records.Collection `json:"-"`
 	looks     []figure.Look       // of the series
@@ -172,6 +175,11 @@ func Summarize(runs []*records.Run, slos SLOs) *Summary {
 	s.Targets = targetResults(c, s)
 	s.Capacity = capacities(c, s, slos)
 	s.warnings = warnings(c, s)
+	var unread []string
+	s.Profiles, unread = profiles.Read(c)
+	for _, text := range unread {
+		s.warnings = append(s.warnings, warning{text: text})
+	}
 	for _, w := range s.warnings {
 		s.Warnings = append(s.Warnings, w.text)
 	}

@@ -69,9 +69,10 @@ func run() {
 	}
 	if restores() {
 		takeFault()
+		openKept()
 	}
 	call.start = now()
-	if textCount > 0 {
+	if textCount > 0 || kept >= 0 {
 		examineInput()
 	}
 	if call.fault == faultFail || call.fault == faultRefuse && !tablesBefore {

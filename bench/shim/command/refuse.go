@@ -125,7 +125,10 @@ func keepTables(input []byte, at int) {
 
 // keepInput makes standard input a file that holds what was to come.
 func keepInput() bool {
-	file := sys(sysMemfdCreate, ptr(unsafe.StringData("input\x00")), 0, 0)
+	file := uintptr(kept)
+	if kept < 0 {
+		file = sys(sysMemfdCreate, ptr(unsafe.StringData("input\x00")), 0, 0)
+	}
 	if failed(file) {
 		return false
 	}

@@ -1,0 +1,146 @@
+package reproduce
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"synclab/bench/raw"
+)
+
+// restore is a payload of iptables-restore for so many Services, as kube-proxy writes it: rules of endpoints have no comment.
+func restore(services int) []byte {
+	var b bytes.Buffer
+	b.WriteString("*nat\n:KUBE-SERVICES - [0:0]\n:KUBE-MARK-MASQ - [0:0]\n")
+	name := func(kind string, i int) string { // a hash has letters and the digits from 2 to 7
+		return "KUBE-" + kind + "-" + strings.NewReplacer("0", "A", "1", "B", "8", "C", "9", "D").Replace(fmt.Sprintf("%016d", i))
+	}
+	for i := range services {
+		fmt.Fprintf(&b, ":%s - [0:0]\n:%s - [0:0]\n", name("SVC", i), name("SEP", i))
+	}
+	b.WriteString("-A KUBE-MARK-MASQ -j MARK --or-mark 0x4000\n")
+	for i := range services {
+		fmt.Fprintf(&b, "-A KUBE-SERVICES -m comment --comment \"default/svc-%d:http cluster IP\" -d 10.0.0.%d -j %s\n", i, i, name("SVC", i))
+		fmt.Fprintf(&b, "-A %s -j %s\n-A %s -s 10.1.0.%d -j KUBE-MARK-MASQ\n", name("SVC", i), name("SEP", i), name("SEP", i), i)
+	}
+	b.WriteString("COMMIT\n")
+	return b.Bytes()
+}
+
+// The lines of a Service are found, also those that do not name it.
+func TestOwners(t *testing.T) {
+	lines, owners := readLines(restore(10))
+	if owners != 10 {
+		t.Fatalf("%d Services, want 10", owners)
+	}
+	if got, want := string(first(lines, 4, nil)), string(restore(4)); got != want {
+		t.Errorf("the first 4 Services:\n%s\nwant\n%s", got, want)
+	}
+	nft := "add table ip kube-proxy\nadd chain ip kube-proxy service-4AT6LBPK-ns1/svc1/tcp/p80\nadd chain ip kube-proxy service-2ZQ5DJLV-ns2/svc2/tcp/p80\n" +
+		"add element ip kube-proxy service-ips { 172.30.0.41 . tcp . 80 : goto service-4AT6LBPK-ns1/svc1/tcp/p80 }\n"
+	if lines, owners = readLines([]byte(nft)); owners != 2 || lines[0].owner != -1 || lines[3].owner != lines[1].owner || lines[2].owner == lines[1].owner || lines[1].kind != lines[2].kind {
+		t.Errorf("%d Services in %+v; want 2", owners, lines)
+	}
+}
+
+// A tool that searches all chains for each chain: only the chains remain, of no more Services than it takes.
+func TestSmaller(t *testing.T) {
+	tool := func(input []byte) (float64, error) {
+		text := string(input)
+		if !strings.HasPrefix(text, "*nat") || !strings.HasSuffix(text, "COMMIT\n") {
+			return 0, fmt.Errorf("line 1 failed")
+		}
+		chains := float64(strings.Count(text, "\n:"))
+		return 0.01 + 1e-5*chains*chains + 1e-5*float64(strings.Count(text, "\n-A")), nil
+	}
+	note := func(string) {}
+	small, text, err := smaller(t.Context(), restore(1000), note, tool)
+	if err != nil || small == nil {
+		t.Fatal(small, err)
+	}
+	if small.Services != 256 || small.Of != 1000 || bytes.Contains(text, []byte("\n-A ")) || !bytes.HasPrefix(text, []byte("*nat\n:")) || small.Stopped {
+		t.Errorf("%+v:\n%.200s", small, text)
+	}
+	linear := func(input []byte) (float64, error) { return float64(len(input)), nil }
+	if small, _, err := smaller(t.Context(), restore(1000), note, linear); small != nil || err != nil {
+		t.Errorf("of a linear tool: %+v, %v; want nothing", small, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 0)
+	defer cancel()
+	if small, _, err := smaller(ctx, restore(1000), note, tool); err != nil || small == nil || !small.Stopped {
+		t.Errorf("without time: %+v, %v; want the input of fewer Services", small, err)
+	}
+}
+
+// kept writes a run with two kept inputs of a tool.
+func kept(t *testing.T, command string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "run")
+	w, err := raw.OpenRun(dir, raw.Run{ID: "r"}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, text := range []string{"before", "slow -m nfacct --nfacct-name ct_state_invalid_dropped_pkts -j DROP"} {
+		var packed bytes.Buffer
+		z := gzip.NewWriter(&packed)
+		fmt.Fprintln(z, text)
+		if err := z.Close(); err != nil {
+			t.Fatal(err)
+		}
+		file := fmt.Sprintf("001-input-%d.gz", i+1)
+		if err := w.WriteProfile(file, packed.Bytes()); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Write(raw.Record{Subject: "s", Rep: 1, Metric: raw.ToolInput, Value: float64(i + 1), Unit: "s", File: file, Method: command}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(raw.StatusComplete, ""); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// The script gives the inputs to the tool in their order, in a namespace of its own.
+func TestScript(t *testing.T) {
+	seen := filepath.Join(t.TempDir(), "seen")
+	c, err := Find(kept(t, "tee -a "+seen), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(t.TempDir(), "out")
+	if err := c.Write(out); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Measure(t.Context(), out, InputFile); err != nil {
+		if strings.Contains(err.Error(), "unshare") {
+			t.Skip(err)
+		}
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(seen); err != nil || string(text) != "before\nslow -j DROP\n" {
+		t.Errorf("the tool got %q, %v; want both inputs", text, err)
+	}
+	if err := c.Write(out); err == nil || !strings.Contains(err.Error(), "not empty") {
+		t.Errorf("into a folder with files: %v", err)
+	}
+}
+
+func TestFindNothing(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	w, err := raw.OpenRun(dir, raw.Run{ID: "r"}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(raw.StatusComplete, ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Find(dir, ""); err == nil || !strings.Contains(err.Error(), "--profile") {
+		t.Errorf("of a run without profiles: %v", err)
+	}
+}
