@@ -1,6 +1,7 @@
 package visible
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"os/exec"
@@ -8,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/utils/ptr"
 
 	"synclab/bench/netns"
 	"synclab/bench/seeds"
@@ -64,10 +66,20 @@ func TestCiliumRandomClusters(t *testing.T) {
 			switch object := c.Object.DeepCopyObject().(type) {
 			case *corev1.Service:
 				object.Spec.ExternalIPs, object.Status.LoadBalancer = nil, corev1.LoadBalancerStatus{}
+				for i, addr := range object.Spec.ClusterIPs {
+					object.Spec.ClusterIPs[i] = ciliumAddr(addr)
+				}
+				object.Spec.ClusterIP = ciliumAddr(object.Spec.ClusterIP)
+				for i := range object.Spec.Ports {
+					object.Spec.Ports[i].Name = ciliumPortName(object.Spec.Ports[i].Name)
+				}
 				c.Object = object
 			case *discoveryv1.EndpointSlice:
 				for i := range object.Endpoints {
 					asCilium(&object.Endpoints[i])
+				}
+				for i := range object.Ports {
+					object.Ports[i].Name = ptr.To(ciliumPortName(ptr.Deref(object.Ports[i].Name, "")))
 				}
 				c.Object = object
 			}
@@ -79,12 +91,24 @@ func TestCiliumRandomClusters(t *testing.T) {
 // asCilium removes what Cilium treats in another way than kube-proxy: hints for zones and nodes, which it ignores by
 // default, all but the first address, and endpoints without a node, which are local for it.
 func asCilium(ep *discoveryv1.Endpoint) {
-	ep.Hints, ep.Addresses = nil, ep.Addresses[:1]
+	ep.Hints, ep.Addresses = nil, []string{ciliumAddr(ep.Addresses[0])}
 	if ep.NodeName == nil {
 		gone := "gone"
 		ep.NodeName = &gone
 	}
 }
+
+// ciliumAddr spells an address canonically: Cilium takes none with leading zeros. Other texts stay.
+func ciliumAddr(text string) string {
+	if addr, ok := sim.ParseAddr(text); ok {
+		return addr.String()
+	}
+	return text
+}
+
+// ciliumPortName gives a port without a name one. Cilium takes no name for any name: a Service's port without a name has
+// the endpoints of all the slices' ports of its protocol, and a slice's port without a name is for all the Service's.
+func ciliumPortName(name string) string { return cmp.Or(name, "none") }
 
 // The maps of a process count from when it has them until it exits; those of another process are not mistaken for them.
 func TestCiliumOwner(t *testing.T) {
