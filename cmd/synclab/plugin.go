@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"synclab/bench/outfile"
+	"synclab/bench/temporary"
 	"synclab/sim/capture"
 	"synclab/sim/manifests"
 )
@@ -94,12 +94,12 @@ func readCurrent(cmd *cobra.Command, s streams) error {
 	if err := manifests.WriteObjects(&text, objects); err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "synclab-plugin-*")
+	dir, err := temporary.New("")
 	if err != nil {
 		return err
 	}
-	atEnd(cmd.Context(), func() { _ = os.RemoveAll(dir) })
-	file := filepath.Join(dir, "cluster.yaml")
+	atEnd(cmd.Context(), func() { _ = dir.Remove() })
+	file := filepath.Join(dir.Path, "cluster.yaml")
 	if err := outfile.Write(file, text.Bytes(), 0o600); err != nil {
 		return err
 	}
