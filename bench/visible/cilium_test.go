@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -78,6 +79,7 @@ func TestCiliumRandomClusters(t *testing.T) {
 				for i := range object.Endpoints {
 					asCilium(&object.Endpoints[i])
 				}
+				object.Endpoints = lastOfAddress(object.Endpoints)
 				for i := range object.Ports {
 					object.Ports[i].Name = ptr.To(ciliumPortName(ptr.Deref(object.Ports[i].Name, "")))
 				}
@@ -96,6 +98,17 @@ func asCilium(ep *discoveryv1.Endpoint) {
 		gone := "gone"
 		ep.NodeName = &gone
 	}
+}
+
+// lastOfAddress keeps the last endpoint of each address. Cilium keeps one for an address, kube-proxy the best.
+func lastOfAddress(endpoints []discoveryv1.Endpoint) (out []discoveryv1.Endpoint) {
+	for i := range endpoints {
+		same := func(later discoveryv1.Endpoint) bool { return later.Addresses[0] == endpoints[i].Addresses[0] }
+		if !slices.ContainsFunc(endpoints[i+1:], same) {
+			out = append(out, endpoints[i])
+		}
+	}
+	return out
 }
 
 // ciliumAddr spells an address canonically: Cilium takes none with leading zeros. Other texts stay.
