@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/montanaflynn/stats"
 	"golang.org/x/sys/unix"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/kube-proxy/config/v1alpha1"
@@ -111,7 +112,7 @@ type Progress struct {
 	Figures []Figure
 }
 
-// Figure is the median of a pass's durations, in seconds; of an even number, the upper one.
+// Figure is the median of a pass's durations, in seconds.
 type Figure struct {
 	Metric raw.Metric `json:"metric"`
 	Name   string     `json:"name"`
@@ -456,7 +457,8 @@ func (e *ending) figures() []Figure {
 	var out []Figure
 	for _, f := range shownFigures {
 		if values := e.values[f.metric]; len(values) > 0 {
-			out = append(out, Figure{f.metric, f.name, middle(values)})
+			median, _ := stats.Median(values) // there are values
+			out = append(out, Figure{f.metric, f.name, median})
 		}
 	}
 	return out

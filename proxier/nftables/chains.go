@@ -131,7 +131,7 @@ func (r *rules) fixed(chain string) ruleList {
 	return l
 }
 
-// notNew ends a base chain for packets of known flows: the rules behind it concern first packets only.
+// notNew ends a base chain for all but the first packets of flows: no rule behind it concerns others.
 func notNew() []any { return []any{ctState(ctNew, false), to(expr.VerdictAccept, "")} }
 
 // firewall drops packets that load balancers' source ranges did not accept: the others have another destination by now.
