@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/kube-proxy/config/v1alpha1"
 
-	"synclab/bench/fault"
+	"synclab/bench/cgroup"
 	"synclab/bench/flow"
 	"synclab/bench/machine"
 	"synclab/bench/netns"
@@ -258,10 +258,11 @@ func (o *ExecuteOptions) fill() error {
 		}
 		o.running = append(o.running, to)
 	}
+	verdicts := slices.ContainsFunc(o.Scenario.Steps, func(s scenarios.Step) bool { return s.Probe != nil && s.Probe.Kind == "verdicts" })
 	moves := slices.ContainsFunc(o.Scenario.Steps, func(s scenarios.Step) bool { return s.Migrate != nil })
 	for _, s := range o.running {
-		if !s.CarriesPackets() && (moves || flow.SendsFlows(o.Scenario)) {
-			return fmt.Errorf("subject %s: steps traffic, migrate and probes with flows need a subject that carries packets, but Synclab runs only the control plane of this one: leave it out", s.Name)
+		if s.Proxier == subject.Cilium && (moves || verdicts) {
+			return fmt.Errorf("subject %s: it serves the sockets of pods and node alone, so step migrate and verdicts on packets from elsewhere do not fit: leave it out", s.Name)
 		}
 	}
 	if err := o.checkKernels(); err != nil {
@@ -315,8 +316,8 @@ func oneAtATime(show func(Progress)) func(Progress) {
 // sweep removes the control groups of killed runs. In the default folder of runs, it marks this user's killed runs. It
 // changes nothing beside another --out.
 func (o *ExecuteOptions) sweep() error {
-	if parent, err := fault.OwnGroup(); err == nil {
-		fault.SweepGroups(parent)
+	if parent, err := cgroup.Own(); err == nil {
+		cgroup.Sweep(parent)
 	}
 	runs, err := filepath.Abs("runs")
 	if out, outErr := filepath.Abs(o.Out); err != nil || outErr != nil || filepath.Dir(out) != runs {

@@ -103,9 +103,7 @@ func perform(ctx context.Context, lab *netns.Lab, a pass.Assignment, changes *li
 	if err == nil && !exceeded {
 		err = r.dump(ctx)
 	}
-	if r.host.Harness != nil {
-		r.host.Harness.Visible.Close()
-	}
+	err = errors.Join(err, r.host.Close())
 	r.Cluster.Stop()
 	return err
 }

@@ -62,10 +62,12 @@ func (o *ExecuteOptions) prepareTools(ctx context.Context, versions *raw.Version
 		}
 	}
 	if slices.ContainsFunc(o.running, func(s subject.Spec) bool { return s.Proxier == subject.Cilium }) {
-		if o.tools.Cilium.Path, versions.Cilium, err = upstream.Cilium(ctx, upstream.Options{Progress: note}); err != nil {
+		paths, err := upstream.Cilium(ctx, upstream.Options{Progress: note})
+		if err != nil {
 			return err
 		}
-		o.tools.Cilium.Version = versions.Cilium
+		versions.Cilium = upstream.CiliumVersion
+		o.tools.Cilium, o.tools.Sockets = pass.Program{Path: paths.Control, Version: versions.Cilium}, paths.Sockets
 	}
 	o.tools.Shim, err = shim.Command(ctx)
 	return err

@@ -7,10 +7,4 @@ import (
 	"synclab/bench/netns"
 )
 
-func TestMain(m *testing.M) {
-	if os.Getenv(allocates) != "" {
-		allocate()
-		return
-	}
-	os.Exit(netns.TestMain(m))
-}
+func TestMain(m *testing.M) { os.Exit(netns.TestMain(m)) }

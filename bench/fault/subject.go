@@ -13,6 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"synclab/bench/cgroup"
 	"synclab/bench/netns"
 	"synclab/bench/pass"
 	"synclab/scenarios"
@@ -51,7 +52,7 @@ func (r *Faults) limitMemory(ctx context.Context, f *scenarios.Fault, name strin
 	}
 	began := r.Clock.Now()
 	r.Host.Mortal.Store(true)
-	end, err := limitGroup(p.PID(), f.Bytes)
+	end, err := cgroup.Limit(p.PID(), f.Bytes)
 	how := "in total (cgroup)"
 	if err != nil {
 		how = fmt.Sprintf("of private writable memory per process (RLIMIT_DATA; %v)", err)

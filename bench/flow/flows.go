@@ -364,6 +364,9 @@ func PortName(svc *corev1.Service, port *corev1.ServicePort) tracker.ServicePort
 // externalTargets returns up to n node ports and n external addresses of the able Services. It skips Services with an
 // external traffic policy Local.
 func (r *Flows) externalTargets(services []*corev1.Service, family corev1.IPFamily, able []traffic.Target, n int) []traffic.Target {
+	if r.About.ClusterIPsOnly() {
+		return nil
+	}
 	served := map[tracker.ServicePortName]bool{}
 	for i := range able {
 		served[able[i].Service] = true

@@ -30,6 +30,7 @@ type Host struct {
 	// Reacting: the current step makes isolated changes.
 	Reacting  atomic.Bool
 	syncs     syncs
+	sockets   *sockets // of subject Cilium
 	profiling profiling
 	Work      work
 	spent     time.Duration // CPU time of stopped subjects

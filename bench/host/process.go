@@ -32,6 +32,8 @@ type processSubject struct {
 	cancel  context.CancelFunc
 	watch   sync.WaitGroup
 	syncs   *processSyncs
+	// attached is closed when packets go where its maps say; nil: its rules carry them at once.
+	attached chan struct{}
 }
 
 // Harness is what survives a restart of the subject: the watcher of the kernel and, for a process, the fake API
@@ -88,6 +90,10 @@ func (r *Host) startProcess(ctx context.Context) (Subject, error) {
 	s.syncs = newProcessSyncs(s)
 	s.watch.Go(func() { s.syncs.run(ctx) })
 	s.watch.Go(func() { s.watchProcess(ctx) })
+	if r.sockets != nil {
+		s.attached = make(chan struct{})
+		s.watch.Go(func() { s.attachSockets(ctx) })
+	}
 	return s, nil
 }
 
@@ -111,8 +117,8 @@ func (r *Host) openHarness(ctx context.Context) error {
 			r.Fail(fmt.Errorf("fake API server: %w", err))
 		}
 	}()
-	if r.About.Proxier == subject.Cilium { // it does not start without one
-		if err := netns.MountBPF(); err != nil {
+	if r.About.Proxier == subject.Cilium {
+		if err := r.openSockets(); err != nil {
 			return err
 		}
 	}
@@ -264,7 +270,17 @@ func (r *Host) progress() error {
 	return fmt.Errorf("%d of %d Service ports are visible as desired", seen, total)
 }
 
-func (s *processSubject) InSync(ctx context.Context) error { return s.converged(ctx, s.syncs.idle) }
+func (s *processSubject) InSync(ctx context.Context) error {
+	if err := s.converged(ctx, s.syncs.idle); err != nil || s.attached == nil {
+		return err
+	}
+	select {
+	case <-s.attached:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
 
 // converged waits until every change is visible, the subject has nothing left to do, and commits have stopped.
 func (r *Host) converged(ctx context.Context, idle func(context.Context) error) error {

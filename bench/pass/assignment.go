@@ -33,6 +33,7 @@ type Assignment struct {
 type Tools struct {
 	KubeProxy map[string]Program // by the version of a subject
 	Cilium    Program
+	Sockets   string // path of Cilium's programs for sockets
 	Shim      string // path; empty with FeedInformers
 }
 

@@ -41,9 +41,6 @@ type Probes struct {
 // low. Targets of kinds differ only in their clients. See docs/design/first-packets.md.
 func (r *Probes) Baseline(ctx context.Context) error {
 	r.Host.Memory, _ = machine.ReadKernelMemory()
-	if !r.About.CarriesPackets() {
-		return nil
-	}
 	i := slices.IndexFunc(r.Scenario.Steps, func(s scenarios.Step) bool {
 		return s.Probe != nil && s.Probe.Method != "flow" && s.Probe.Kind != "verdicts"
 	})
@@ -79,10 +76,6 @@ func (r *Probes) Baseline(ctx context.Context) error {
 // the rules that each packet crosses.
 func (r *Probes) Traverse(ctx context.Context, p *scenarios.Probe, name string) error {
 	r.Messages.Stage(name, 0, 0)
-	if !r.About.CarriesPackets() {
-		r.Messages.Send(pass.Message{Note: fmt.Sprintf("no first packets of %s: Synclab runs only its control plane", r.Subject)})
-		return nil
-	}
 	if p.Kind == "verdicts" {
 		return r.verdicts(ctx)
 	}

@@ -183,7 +183,7 @@ func (r *Probes) kindTargets(family corev1.IPFamily, wanted []string, at map[net
 			addr, ok = u.address(kind, r.NodeAddress(family))
 			return ok
 		})
-		if i < 0 {
+		if i < 0 || r.About.ClusterIPsOnly() && ports[i].cluster != addr {
 			lacking = append(lacking, kind)
 			continue
 		}

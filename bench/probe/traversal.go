@@ -219,8 +219,8 @@ func (p *traversal) send(todo []int, took []int64) ([]int64, error) {
 			uintptr(unsafe.Pointer(&to.raw)), to.length)
 		took[i] = machine.RawClock() - before
 		unix.Close(fd)
-		// EPERM: a rule dropped the packet, which is a valid result.
-		if errno != 0 && errno != unix.EPERM {
+		// EPERM: a rule dropped the packet, which is a valid result. A program for sockets refuses it before there is any.
+		if refused := errno == unix.EHOSTUNREACH && p.targets[target].Kind == kindReject; errno != 0 && errno != unix.EPERM && !refused {
 			return nil, fmt.Errorf("send to %s: %w", &p.targets[target], errno)
 		}
 	}

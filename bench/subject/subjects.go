@@ -39,7 +39,7 @@ type Spec struct {
 const (
 	Synclab   = "synclab"
 	KubeProxy = "kube-proxy"
-	// Cilium is the control plane of Cilium's load balancer. It writes BPF maps, which carry no packets without Cilium's
+	// Cilium is the control plane of Cilium's load balancer. It writes BPF maps, over which package socketlb runs Cilium's
 	// programs.
 	Cilium = "cilium"
 	Exec   = "exec"
@@ -259,8 +259,9 @@ func (s Spec) HasTools() bool {
 // HasMetrics reports whether the subject serves metrics under kube-proxy's names. Exec subjects may.
 func (s Spec) HasMetrics() bool { return s.Proxier == Synclab || s.Proxier == KubeProxy }
 
-// CarriesPackets reports whether packets to Services reach endpoints while the subject runs.
-func (s Spec) CarriesPackets() bool { return s.Proxier != Cilium }
+// ClusterIPsOnly reports whether packets to other addresses of Services reach no endpoint: Cilium has further programs for
+// them, which Synclab does not run.
+func (s Spec) ClusterIPsOnly() bool { return s.Proxier == Cilium }
 
 // Stdin is what the subject's process reads when it starts: the program of Cilium waits for commands.
 func (s Spec) Stdin() string {
@@ -273,7 +274,7 @@ func (s Spec) Stdin() string {
 // RulesCarry reports whether rules of iptables or nftables alone decide where packets go. The lab does not know that of
 // Exec subjects.
 func (s Spec) RulesCarry() bool {
-	return s.Backend != IPVS && s.Backend != proxier.Userspace && s.CarriesPackets()
+	return s.Backend != IPVS && s.Backend != proxier.Userspace && s.Proxier != Cilium
 }
 
 // OfProcess reports whether the subject can only be measured as a separate process.

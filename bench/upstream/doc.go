@@ -10,7 +10,8 @@
 // A build needs Go and, the first time, the Go module proxy. Neither works inside a namespace of Synclab, so the parent
 // calls KubeProxy first. The result is the published module: no patch, no vendored copy.
 //
-// Cilium does the same for the control plane of Cilium's load balancer, from cilium.mod and cilium.sum.
+// Cilium does the same for the control plane of Cilium's load balancer, from cilium.mod and cilium.sum. It also compiles
+// Cilium's programs for sockets, with clang.
 //
 // Linux does the same for kernels that run as User-mode Linux, from Debian's packages of Linux's source (linux.config).
 //

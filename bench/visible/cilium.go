@@ -1,7 +1,6 @@
 package visible
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -15,6 +14,8 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+
+	"synclab/bench/socketlb"
 )
 
 // Cilium keeps Services in BPF maps. In the map of services, a frontend has an entry with the number of its active
@@ -51,7 +52,9 @@ var ErrNoBPF = errors.New("no BPF maps here: run as root, on a kernel with BPF")
 // HasBPF returns ErrNoBPF if this process cannot make BPF maps, or not read those of others.
 func HasBPF() error {
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 4, MaxEntries: 1})
-	if err != nil {
+	if errors.Is(err, unix.EPERM) {
+		return ErrNoBPF // the library's own text blames a limit of memory
+	} else if err != nil {
 		return fmt.Errorf("%w: %w", ErrNoBPF, err)
 	}
 	defer m.Close()
@@ -275,54 +278,19 @@ func findCilium(families []corev1.IPFamily) (ciliumMaps, error) {
 	return ciliumMaps{}, nil
 }
 
-// open opens the maps among the open files of a process. It ignores what has gone meanwhile.
+// open takes the maps of a process.
 func (m *ciliumMaps) open(proc string) error {
-	files, err := filepath.Glob(proc + "/fd/*")
-	if err != nil {
-		return err
-	}
-	for _, file := range files {
-		if target, err := os.Readlink(file); err != nil || target != "anon_inode:bpf-map" {
-			continue
-		}
-		id, known := mapID(filepath.Join(proc, "fdinfo", filepath.Base(file)))
-		if !known {
-			continue
-		}
-		opened, err := ebpf.NewMapFromID(id)
-		if errors.Is(err, os.ErrNotExist) {
-			continue
-		} else if err != nil {
-			return fmt.Errorf("BPF map %d: %w", id, err)
-		}
+	maps, err := socketlb.Maps(proc)
+	for _, opened := range maps {
 		if !m.take(opened) {
 			_ = opened.Close()
 		}
 	}
-	return nil
+	return err
 }
 
-// mapID reads the ID of a map in the description of an open file.
-func mapID(fdinfo string) (ebpf.MapID, bool) {
-	text, err := os.ReadFile(fdinfo)
-	if err != nil {
-		return 0, false
-	}
-	for line := range bytes.Lines(text) {
-		if name, value, _ := bytes.Cut(line, []byte(":")); string(name) == "map_id" {
-			id, err := strconv.ParseUint(string(bytes.TrimSpace(value)), 10, 32)
-			return ebpf.MapID(id), err == nil
-		}
-	}
-	return 0, false
-}
-
-// take keeps a map if it is one of the wanted: its name, of which the kernel keeps 15 characters, and sizes must fit.
-func (m *ciliumMaps) take(opened *ebpf.Map) bool {
-	about, err := opened.Info()
-	if err != nil {
-		return false
-	}
+// take keeps a map if it is one of the wanted.
+func (m *ciliumMaps) take(opened socketlb.Map) bool {
 	for family, maps := range m.byFamily {
 		sizes, prefix := ciliumSizesOf(family), "cilium_lb4_"
 		if family == corev1.IPv6Protocol {
@@ -333,11 +301,11 @@ func (m *ciliumMaps) take(opened *ebpf.Map) bool {
 			key, value int
 			place      **ebpf.Map
 		}{
-			{prefix + "serv", sizes.serviceKey, ciliumServiceValue, &maps.services},
-			{prefix + "back", 4, sizes.backendValue, &maps.backends},
+			{prefix + "services_v2", sizes.serviceKey, ciliumServiceValue, &maps.services},
+			{prefix + "backends_v3", 4, sizes.backendValue, &maps.backends},
 		} {
-			if about.Name == want.name && int(about.KeySize) == want.key && int(about.ValueSize) == want.value && *want.place == nil {
-				*want.place = opened
+			if *want.place == nil && opened.Is(want.name, uint32(want.key), uint32(want.value)) {
+				*want.place = opened.Map
 				return true
 			}
 		}

@@ -22,7 +22,7 @@ import (
 func (p *play) cilium() *os.Process {
 	t := p.t
 	t.Helper()
-	binary, _, err := upstream.Cilium(t.Context(), upstream.Options{CachedOnly: true})
+	paths, err := upstream.Cilium(t.Context(), upstream.Options{CachedOnly: true})
 	switch {
 	case errors.Is(err, upstream.ErrNotBuilt):
 		t.Skip("no cilium-lb here; 'synclab cilium' builds it")
@@ -32,7 +32,7 @@ func (p *play) cilium() *os.Process {
 	if err := netns.MountBPF(); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(binary, "--k8s-kubeconfig-path="+p.serve(t.TempDir()))
+	cmd := exec.Command(paths.Control, "--k8s-kubeconfig-path="+p.serve(t.TempDir()))
 	cmd.Env = append(os.Environ(), "K8S_NODE_NAME="+p.opts.Node.Name)
 	stdin, err := cmd.StdinPipe()
 	if err != nil {

@@ -42,17 +42,18 @@ find it there and need neither.`,
 func newCilium(s streams) *cobra.Command {
 	return &cobra.Command{
 		Use:   "cilium",
-		Short: "Build Cilium's load balancer control plane if necessary, and print its path",
-		Long: `Cilium builds the program of subject cilium/lb from Cilium's Go module, unmodified, and
-prints its path and version. The result is kept in the user's cache folder, as with
-synclab kube-proxy.`,
+		Short: "Build Cilium's load balancer if necessary, and print the paths of its parts",
+		Long: `Cilium builds the parts of subject cilium/lb from Cilium's Go module, unmodified, and
+prints their paths and versions: the control plane, and the programs for sockets, which
+need clang. The result is kept in the user's cache folder, as with synclab kube-proxy.`,
 		Example: `  synclab cilium
   synclab compare cold-start --subjects cilium/lb,kube-proxy/nftables`,
 		Args: argCount(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			path, version, err := upstream.Cilium(cmd.Context(), upstream.Options{Progress: func(text string) { fmt.Fprintln(s.err, text) }})
+			paths, err := upstream.Cilium(cmd.Context(), upstream.Options{Progress: func(text string) { fmt.Fprintln(s.err, text) }})
 			if err == nil {
-				fmt.Fprintln(s.out, path, version)
+				fmt.Fprintln(s.out, paths.Control, upstream.CiliumVersion)
+				fmt.Fprintln(s.out, paths.Sockets, upstream.CiliumVersion)
 			}
 			return err
 		},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,8 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"synclab/bench/cgroup"
 	"synclab/bench/raw"
 	"synclab/bench/subject"
+	"synclab/bench/upstream"
+	"synclab/bench/visible"
 	"synclab/proxier"
 	"synclab/proxier/iptables"
 )
@@ -203,6 +207,42 @@ func TestUnknownRulesAreMeasuredByPackets(t *testing.T) {
 	}
 	if changes == 0 || float64(seen) != changes {
 		t.Errorf("%d of %v changes were seen", seen, changes)
+	}
+}
+
+// With Cilium's programs for sockets, flows reach endpoints, and the first packet to a cluster IP takes its time. No cgroup
+// is left.
+func TestCiliumCarriesPackets(t *testing.T) {
+	const name = "cilium/lb"
+	if err := visible.HasBPF(); err != nil {
+		t.Skip(err)
+	}
+	if _, err := upstream.Cilium(t.Context(), upstream.Options{CachedOnly: true}); errors.Is(err, upstream.ErrNotBuilt) {
+		t.Skip("no Cilium here; 'synclab cilium' builds it")
+	}
+	_, records := runScenario(t, "run", "disruption", "--services", "20", "--subjects", name)
+	flows := 0
+	for _, r := range records {
+		if r.Metric == raw.Flow {
+			flows++
+			if r.Error != "" || r.Outcome != "" {
+				t.Errorf("%+v", r)
+			}
+		}
+	}
+	if flows < 100 || count(records, name, raw.Reachable) == 0 || count(records, name, raw.Exceeded) > 0 {
+		t.Errorf("%d flows, %d changes reachable, %d times stopped", flows, count(records, name, raw.Reachable), count(records, name, raw.Exceeded))
+	}
+	_, records = runScenario(t, "run", "traversal", "--services", "20", "--subjects", name)
+	if count(records, name, raw.FirstPacket) == 0 {
+		t.Error("no first packets")
+	}
+	parent, err := cgroup.Own()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(parent, "synclab-*")); len(left) > 0 {
+		t.Errorf("cgroups %q are left", left)
 	}
 }
 

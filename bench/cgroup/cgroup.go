@@ -1,8 +1,8 @@
-package fault
+// Package cgroup puts processes into cgroups of version 2 that the lab makes, and removes those of killed runs.
+package cgroup
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,17 +12,11 @@ import (
 	"time"
 )
 
-// groups is where cgroup v2 is mounted.
-const groups = "/sys/fs/cgroup"
-
-// OwnGroup is the cgroup of this process, if it can account for memory.
-func OwnGroup() (string, error) {
-	controllers, err := os.ReadFile(filepath.Join(groups, "cgroup.controllers"))
+// Own is the cgroup of this process, as a path. Where cgroup v2 is mounted varies: some machines also have version 1.
+func Own() (string, error) {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
-		return "", fmt.Errorf("no cgroup v2: %w", err)
-	}
-	if !strings.Contains(string(controllers), "memory") {
-		return "", errors.New("cgroups do not account for memory")
+		return "", err
 	}
 	text, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -30,13 +24,60 @@ func OwnGroup() (string, error) {
 	}
 	_, own, _ := strings.Cut(string(text), "0::")
 	own, _, _ = strings.Cut(own, "\n")
-	return filepath.Join(groups, own), nil
+	for line := range strings.Lines(string(mounts)) {
+		mount, kind, _ := strings.Cut(line, " - ")
+		if fields := strings.Fields(mount); strings.HasPrefix(kind, "cgroup2 ") && len(fields) > 4 {
+			within, err := filepath.Rel(fields[3], own) // a mount may show a part of the tree
+			if err != nil || strings.HasPrefix(within, "..") {
+				within = own
+			}
+			return filepath.Join(fields[4], within), nil
+		}
+	}
+	return "", errors.New("no cgroup v2")
 }
 
-// limitGroup puts a process into a separate cgroup below this process's. Most containers do not allow that. A cgroup
+// accounting is the cgroup of this process, if it can account for memory.
+func accounting() (string, error) {
+	own, err := Own()
+	if err != nil {
+		return "", err
+	}
+	if controllers, err := os.ReadFile(filepath.Join(own, "cgroup.controllers")); err != nil {
+		return "", err
+	} else if !strings.Contains(string(controllers), "memory") {
+		return "", errors.New("cgroups do not account for memory")
+	}
+	return own, nil
+}
+
+// Join moves this process, and with it the children that it starts later, into a cgroup of its own. leave moves this
+// process back and removes the group; other processes must have ended.
+func Join() (group string, leave func() error, err error) {
+	parent, err := Own()
+	if err != nil {
+		return "", nil, err
+	}
+	Sweep(parent)
+	if group, err = os.MkdirTemp(parent, groupPrefix); err != nil {
+		return "", nil, err
+	}
+	const itself = "0"
+	if err := write(group, "cgroup.procs", itself); err != nil {
+		return "", nil, errors.Join(err, os.Remove(group))
+	}
+	return group, func() error {
+		if err := write(parent, "cgroup.procs", itself); err != nil {
+			return err
+		}
+		return os.Remove(group)
+	}, nil
+}
+
+// Limit puts a process into a separate cgroup below this process's. Most containers do not allow that. A cgroup
 // that has processes itself cannot have children with accounting.
-func limitGroup(pid int, bytes int64) (end func() error, err error) {
-	parent, err := OwnGroup()
+func Limit(pid int, bytes int64) (end func() error, err error) {
+	parent, err := accounting()
 	if err != nil {
 		return nil, err
 	}
@@ -47,15 +88,15 @@ func limitGroup(pid int, bytes int64) (end func() error, err error) {
 	leave := func() error {
 		members, _ := os.ReadFile(filepath.Join(group, "cgroup.procs"))
 		for _, member := range strings.Fields(string(members)) {
-			_ = writeGroup(parent, "cgroup.procs", member)
+			_ = write(parent, "cgroup.procs", member)
 		}
 		return removeGroup(group)
 	}
-	if err := writeGroup(group, "memory.max", strconv.FormatInt(bytes, 10)); err != nil {
+	if err := write(group, "memory.max", strconv.FormatInt(bytes, 10)); err != nil {
 		return nil, errors.Join(err, leave())
 	}
-	_ = writeGroup(group, "memory.swap.max", "0") // without swap there is no such file
-	if err := writeGroup(group, "cgroup.procs", strconv.Itoa(pid)); err != nil {
+	_ = write(group, "memory.swap.max", "0") // without swap there is no such file
+	if err := write(group, "cgroup.procs", strconv.Itoa(pid)); err != nil {
 		return nil, errors.Join(err, leave())
 	}
 	return func() error {
@@ -70,7 +111,7 @@ func limitGroup(pid int, bytes int64) (end func() error, err error) {
 	}, nil
 }
 
-func writeGroup(dir, file, value string) error {
+func write(dir, file, value string) error {
 	return os.WriteFile(filepath.Join(dir, file), []byte(value), 0o644)
 }
 
@@ -84,7 +125,7 @@ const (
 
 // newGroup makes a cgroup, after it removed those of killed runs.
 func newGroup(parent string) (string, error) {
-	SweepGroups(parent)
+	Sweep(parent)
 	prefix := groupPrefix
 	if others, _ := filepath.Glob(filepath.Join(parent, groupAddedPrefix+"*")); len(others) > 0 {
 		prefix = groupAddedPrefix // the last of these groups to end restores the parent
@@ -96,19 +137,19 @@ func newGroup(parent string) (string, error) {
 	added := !slices.Contains(strings.Fields(string(accounted)), "memory")
 	if added {
 		prefix = groupAddedPrefix
-		if err := writeGroup(parent, "cgroup.subtree_control", "+memory"); err != nil {
+		if err := write(parent, "cgroup.subtree_control", "+memory"); err != nil {
 			return "", err
 		}
 	}
 	group, err := os.MkdirTemp(parent, prefix)
 	if err != nil && added {
-		_ = writeGroup(parent, "cgroup.subtree_control", "-memory")
+		_ = write(parent, "cgroup.subtree_control", "-memory")
 	}
 	return group, err
 }
 
-// SweepGroups removes the cgroups of killed runs.
-func SweepGroups(parent string) {
+// Sweep removes the cgroups of killed runs.
+func Sweep(parent string) {
 	left, _ := filepath.Glob(filepath.Join(parent, groupPrefix+"*"))
 	for _, dir := range left {
 		if stat, err := os.Stat(dir); err == nil && stat.IsDir() && time.Since(stat.ModTime()) > groupAge {
@@ -130,7 +171,7 @@ func removeGroup(group string) error {
 	}) {
 		return err
 	}
-	return writeGroup(parent, "cgroup.subtree_control", "-memory")
+	return write(parent, "cgroup.subtree_control", "-memory")
 }
 
 // needsMemory is true for the lab's own groups and for groups with a memory limit.

@@ -1,4 +1,4 @@
-package fault
+package cgroup
 
 import (
 	"bytes"
@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"synclab/bench/netns"
 )
 
 // allocates makes the test binary a process that takes memory as soon as its standard input ends.
@@ -22,6 +24,14 @@ func allocate() {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	bytes.Repeat([]byte{1}, 256<<20)
 	fmt.Println("allocated")
+}
+
+func TestMain(m *testing.M) {
+	if os.Getenv(allocates) != "" {
+		allocate()
+		return
+	}
+	os.Exit(netns.TestMain(m))
 }
 
 // allocating starts such a process. wait lets it allocate, and returns its output and its end.
@@ -52,7 +62,7 @@ func TestGroupsOfTheKernel(t *testing.T) {
 	if os.Getenv("SYNCLAB_KERNEL") == "" {
 		t.Skip("needs control groups that nothing else uses, those of a guest: SYNCLAB_KERNEL is not set")
 	}
-	parent, err := OwnGroup()
+	parent, err := accounting()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +82,7 @@ func TestGroupsOfTheKernel(t *testing.T) {
 	}
 
 	pid, wait := allocating(t)
-	if _, err := limitGroup(pid, 1<<30); err != nil {
+	if _, err := Limit(pid, 1<<30); err != nil {
 		t.Fatal(err)
 	}
 	// The run was killed: its process ended, its group stays.
@@ -87,11 +97,11 @@ func TestGroupsOfTheKernel(t *testing.T) {
 	if err := os.Chtimes(left[0], old, old); err != nil {
 		t.Fatal(err)
 	}
-	SweepGroups(parent)
+	Sweep(parent)
 	unchanged("a killed run")
 
 	pid, wait = allocating(t)
-	end, err := limitGroup(pid, 32<<20)
+	end, err := Limit(pid, 32<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +115,7 @@ func TestGroupsOfTheKernel(t *testing.T) {
 	unchanged("the limit")
 
 	pid, wait = allocating(t)
-	end, err = limitGroup(pid, 32<<20)
+	end, err = Limit(pid, 32<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,17 +134,17 @@ func TestGroupsOfTheKernel(t *testing.T) {
 // crowded checks that a group with processes gets no groups below it: the kernel refuses that.
 func crowded(t *testing.T, parent string, accounted func(string) string) {
 	t.Helper()
-	if err := writeGroup(parent, "cgroup.subtree_control", "+memory"); err != nil {
+	if err := write(parent, "cgroup.subtree_control", "+memory"); err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := writeGroup(parent, "cgroup.subtree_control", "-memory"); err != nil {
+		if err := write(parent, "cgroup.subtree_control", "-memory"); err != nil {
 			t.Error(err)
 		}
 	}()
 	group := filepath.Join(parent, "crowded")
 	pid, wait := allocating(t)
-	if err := errors.Join(os.Mkdir(group, 0o755), writeGroup(group, "cgroup.procs", fmt.Sprint(pid))); err != nil {
+	if err := errors.Join(os.Mkdir(group, 0o755), write(group, "cgroup.procs", fmt.Sprint(pid))); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := newGroup(group); !errors.Is(err, unix.EBUSY) {
