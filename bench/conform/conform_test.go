@@ -2,8 +2,11 @@ package conform
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"synclab/bench/seeds"
 	"synclab/proxier/config"
@@ -145,5 +148,43 @@ func TestRandomBatchIsDeterministic(t *testing.T) {
 	}
 	if s := DrawSetting(3, Constraint{Variant: iptables.Nft, Family: both[1]}); s.Variant != iptables.Nft || len(s.Families) != 1 || s.Families[0] != both[1] {
 		t.Errorf("constraint: %s", s)
+	}
+}
+
+// Random clusters for an old kube-proxy have nothing that ends it; those for the newest do.
+func TestOldKubeProxyIsSpared(t *testing.T) {
+	count := func(minor int) (primary, unnumbered int) {
+		for seed := range uint64(20) {
+			b := RandomBatch(seed, 3, Constraint{Minor: minor})
+			if slices.Contains(b.Setting.Config.NodePortAddresses, "primary") {
+				primary++
+			}
+			for step, more, err := b.Next(); more || err != nil; step, more, err = b.Next() {
+				if err != nil {
+					t.Fatal(err)
+				}
+				var all []*discoveryv1.EndpointSlice
+				if step.Objects != nil {
+					all = step.Objects.Slices
+				}
+				for _, change := range step.Trace {
+					if slice, ok := change.Object.(*discoveryv1.EndpointSlice); ok {
+						all = append(all, slice)
+					}
+				}
+				for _, slice := range all {
+					if slices.ContainsFunc(slice.Ports, func(p discoveryv1.EndpointPort) bool { return p.Port == nil }) {
+						unnumbered++
+					}
+				}
+			}
+		}
+		return primary, unnumbered
+	}
+	if primary, unnumbered := count(tamed - 1); primary > 0 || unnumbered > 0 {
+		t.Errorf("old: %d settings with primary, %d slices with a port without a number", primary, unnumbered)
+	}
+	if primary, unnumbered := count(0); primary == 0 || unnumbered == 0 {
+		t.Errorf("new: %d settings with primary, %d slices with a port without a number", primary, unnumbered)
 	}
 }

@@ -37,7 +37,15 @@ type Constraint struct {
 	Family  corev1.IPFamily  // empty: any of IPv4, IPv6, both
 	// Config, if set, replaces the random configuration.
 	Config *v1alpha1.KubeProxyConfiguration
+	// Minor of kube-proxy's version: older ones refuse some settings and crash with some objects. 0: the newest.
+	Minor int
 }
+
+// tamed is the first minor from which kube-proxy takes nodePortAddresses "primary", and slices with a port without a
+// number: it crashed with several ports in 1.29.6 and 1.30.4, and does not in 1.33.13.
+const tamed = 31
+
+func (l Constraint) old() bool { return 0 < l.Minor && l.Minor < tamed }
 
 // The values that DrawSetting chooses from.
 var (
@@ -71,6 +79,9 @@ func DrawSetting(seed uint64, limit Constraint) Setting {
 	cfg.IPTables.MasqueradeAll = rng.IntN(4) == 0
 	cfg.IPTables.LocalhostNodePorts = ptr.To(rng.IntN(3) > 0)
 	cfg.NodePortAddresses = nodePortAddresses[rng.IntN(len(nodePortAddresses))]
+	if limit.old() && slices.Contains(cfg.NodePortAddresses, "primary") {
+		cfg.NodePortAddresses = nil
+	}
 	if rng.IntN(4) == 0 {
 		cfg.IPTables.MasqueradeBit = ptr.To([]int32{0, 5, 15, 31}[rng.IntN(4)])
 	}

@@ -73,9 +73,11 @@ type Failure struct {
 
 // batches returns the batches of a request and the number of their states; 0 if the number is unknown.
 func (q *Request) batches() (all []*Batch, total int, err error) {
+	limit := q.Limit
+	limit.Minor = q.Minor
 	for first := 0; first < q.Clusters; first += BatchClusters {
 		n := min(BatchClusters, q.Clusters-first)
-		all = append(all, RandomBatch(q.Seed+uint64(first/BatchClusters), n, q.Limit))
+		all = append(all, RandomBatch(q.Seed+uint64(first/BatchClusters), n, limit))
 		total += n * (steps + 1)
 	}
 	for _, s := range q.Scenarios {

@@ -24,6 +24,8 @@ type Options struct {
 	Families []corev1.IPFamily
 	// Services is the maximum that the cluster begins with. Default 25.
 	Services int
+	// NumberedPorts: each port of a slice has a number.
+	NumberedPorts bool
 }
 
 // Cluster makes small and unusual clusters. It uses everything in Services and EndpointSlices that the API
@@ -33,6 +35,7 @@ type Cluster struct {
 	rng      *rand.Rand
 	seed     uint64
 	families []corev1.IPFamily
+	numbered bool
 	objects  sim.Objects // sorted, except during a change
 	version  int64
 	stray    int // slices without a Service, so far
@@ -51,7 +54,7 @@ const randomNodes = 4
 
 // New returns the cluster of a seed.
 func New(o Options) *Cluster {
-	c := &Cluster{rng: rand.New(rand.NewPCG(o.Seed, 0x5eed)), seed: o.Seed, families: o.Families}
+	c := &Cluster{rng: rand.New(rand.NewPCG(o.Seed, 0x5eed)), seed: o.Seed, families: o.Families, numbered: o.NumberedPorts}
 	both := []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
 	if len(c.families) == 0 {
 		if c.chance(0.3) {
