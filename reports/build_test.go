@@ -102,6 +102,35 @@ func TestKnownStatistics(t *testing.T) {
 	}
 }
 
+// TestExponentBadges: a caveat about a fit stands at its exponent in the table, below the plot, and as ! in the legend.
+func TestExponentBadges(t *testing.T) {
+	for _, test := range []struct {
+		sizes         int
+		badge         string
+		table, legend int
+	}{{2, "2 sizes only", 8, 4}, {3, "no power law", 4, 2}} { // subjects × durations: the synthetic partial syncs bend
+		badge := `<a class="badge" href="#summary">! ` + test.badge + `</a>`
+		y := sweep
+		y.Sizes = y.Sizes[:test.sizes]
+		dir := t.TempDir()
+		buildOf(t, y, dir, Options{NoPNG: true})
+		page := readPage(t, dir)
+		drawing, err := os.ReadFile(filepath.Join(dir, "sync-vs-services.svg"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		plots := 0
+		for _, caption := range regexp.MustCompile(`<figcaption>.*</figcaption>`).FindAllString(page, -1) {
+			plots += strings.Count(caption, badge)
+		}
+		table := strings.Count(page, badge) - plots
+		legend := len(regexp.MustCompile(`exponent [0-9.]+ !`).FindAll(drawing, -1))
+		if table != test.table || plots != 2 || legend != test.legend {
+			t.Errorf("%d sizes: %d badges %q in the table, %d at plots, %d marks in a legend; want %d, 2, %d", test.sizes, table, test.badge, plots, legend, test.table, test.legend)
+		}
+	}
+}
+
 var rowMedians = regexp.MustCompile(`data-v="([^"]*)"`)
 
 // TestOutputsAgree compares summary.json, the page's tables and bench.txt with one another.
