@@ -131,6 +131,22 @@ func TestExponentBadges(t *testing.T) {
 	}
 }
 
+// TestSummaryControlCharacters: a name cannot control the terminal on which summary.json is printed, and stays the same name.
+func TestSummaryControlCharacters(t *testing.T) {
+	want := "a\x1b\x7f\u009b日b"
+	var b bytes.Buffer
+	if err := writeJSON(&sections.Summary{Method: []string{want}}, &b); err != nil {
+		t.Fatal(err)
+	}
+	var read sections.Summary
+	if err := json.Unmarshal(b.Bytes(), &read); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.String(), `"a\u001b\u007f\u009b日b"`) || read.Method[0] != want {
+		t.Errorf("%q is read as %q from %q", want, read.Method, b.String())
+	}
+}
+
 var rowMedians = regexp.MustCompile(`data-v="([^"]*)"`)
 
 // TestOutputsAgree compares summary.json, the page's tables and bench.txt with one another.
