@@ -131,6 +131,20 @@ func TestExponentBadges(t *testing.T) {
 	}
 }
 
+// TestTileBadges: a badge of all subjects stands once in a tile.
+func TestTileBadges(t *testing.T) {
+	y := sweep
+	y.Sizes, y.Status = y.Sizes[:1], "interrupted"
+	dir := t.TempDir()
+	buildOf(t, y, dir, Options{NoPNG: true})
+	_, tile, _ := strings.Cut(readPage(t, dir), `<div class="tile">`)
+	tile, _, _ = strings.Cut(tile, `<div class="tile">`)
+	note, rows, _ := strings.Cut(tile, `<div class="row`)
+	if strings.Count(note, "! incomplete run") != 1 || strings.Contains(rows, "! incomplete run") || strings.Count(rows, `class="named"`) != 2 {
+		t.Errorf("not one badge for two subjects:\n%s", tile)
+	}
+}
+
 // TestSummaryControlCharacters: a name cannot control the terminal on which summary.json is printed, and stays the same name.
 func TestSummaryControlCharacters(t *testing.T) {
 	want := "a\x1b\x7f\u009b日b"
