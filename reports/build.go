@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"synclab/bench/outfile"
 	"synclab/bench/raw"
@@ -91,9 +92,19 @@ func writeBench(b *bytes.Buffer, runs []*records.Run) error {
 	return nil
 }
 
+// writeJSON escapes the control characters that package json leaves as they are: names in files of others have them.
 func writeJSON(s *sections.Summary, b *bytes.Buffer) error {
-	encoder := json.NewEncoder(b)
+	var text strings.Builder
+	encoder := json.NewEncoder(&text)
 	encoder.SetIndent("", "  ")
 	encoder.SetEscapeHTML(false)
-	return encoder.Encode(s)
+	err := encoder.Encode(s)
+	for _, r := range text.String() {
+		if r >= 0x7f && r < 0xa0 {
+			fmt.Fprintf(b, `\u%04x`, r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return err
 }

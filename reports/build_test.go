@@ -102,6 +102,65 @@ func TestKnownStatistics(t *testing.T) {
 	}
 }
 
+// TestExponentBadges: a caveat about a fit stands at its exponent in the table, below the plot, and as ! in the legend.
+func TestExponentBadges(t *testing.T) {
+	for _, test := range []struct {
+		sizes         int
+		badge         string
+		table, legend int
+	}{{2, "2 sizes only", 8, 4}, {3, "no power law", 4, 2}} { // subjects × durations: the synthetic partial syncs bend
+		badge := `<a class="badge" href="#summary">! ` + test.badge + `</a>`
+		y := sweep
+		y.Sizes = y.Sizes[:test.sizes]
+		dir := t.TempDir()
+		buildOf(t, y, dir, Options{NoPNG: true})
+		page := readPage(t, dir)
+		drawing, err := os.ReadFile(filepath.Join(dir, "sync-vs-services.svg"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		plots := 0
+		for _, caption := range regexp.MustCompile(`<figcaption>.*</figcaption>`).FindAllString(page, -1) {
+			plots += strings.Count(caption, badge)
+		}
+		table := strings.Count(page, badge) - plots
+		legend := len(regexp.MustCompile(`exponent [0-9.]+ !`).FindAll(drawing, -1))
+		if table != test.table || plots != 2 || legend != test.legend {
+			t.Errorf("%d sizes: %d badges %q in the table, %d at plots, %d marks in a legend; want %d, 2, %d", test.sizes, table, test.badge, plots, legend, test.table, test.legend)
+		}
+	}
+}
+
+// TestTileBadges: a badge of all subjects stands once in a tile.
+func TestTileBadges(t *testing.T) {
+	y := sweep
+	y.Sizes, y.Status = y.Sizes[:1], "interrupted"
+	dir := t.TempDir()
+	buildOf(t, y, dir, Options{NoPNG: true})
+	_, tile, _ := strings.Cut(readPage(t, dir), `<div class="tile">`)
+	tile, _, _ = strings.Cut(tile, `<div class="tile">`)
+	note, rows, _ := strings.Cut(tile, `<div class="row`)
+	if strings.Count(note, "! incomplete run") != 1 || strings.Contains(rows, "! incomplete run") || strings.Count(rows, `class="named"`) != 2 {
+		t.Errorf("not one badge for two subjects:\n%s", tile)
+	}
+}
+
+// TestSummaryControlCharacters: a name cannot control the terminal on which summary.json is printed, and stays the same name.
+func TestSummaryControlCharacters(t *testing.T) {
+	want := "a\x1b\x7f\u009b日b"
+	var b bytes.Buffer
+	if err := writeJSON(&sections.Summary{Method: []string{want}}, &b); err != nil {
+		t.Fatal(err)
+	}
+	var read sections.Summary
+	if err := json.Unmarshal(b.Bytes(), &read); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.String(), `"a\u001b\u007f\u009b日b"`) || read.Method[0] != want {
+		t.Errorf("%q is read as %q from %q", want, read.Method, b.String())
+	}
+}
+
 var rowMedians = regexp.MustCompile(`data-v="([^"]*)"`)
 
 // TestOutputsAgree compares summary.json, the page's tables and bench.txt with one another.

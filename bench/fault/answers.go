@@ -8,6 +8,7 @@ import (
 	"synclab/bench/raw"
 	"synclab/bench/shim"
 	"synclab/proxier"
+	"synclab/scenarios"
 )
 
 // answer is a sync of the subject, or a command that it ran. It may detect a fault.
@@ -27,6 +28,7 @@ func (r *Faults) answered(a answer) {
 }
 
 func (r *Faults) answeredOne(d *activeFault, a answer) {
+	churns := r.changedAfter(d)
 	hit := d.planted != "" && (a.planted == d.planted || r.Shim == nil && a.failed)
 	d.mu.Lock()
 	// Answers are reported when they have ended: their repair may have been detected before.
@@ -44,8 +46,10 @@ func (r *Faults) answeredOne(d *activeFault, a answer) {
 	switch {
 	case d.planted != "":
 		detects = hit
-	case !d.showsInChanges():
+	case d.kind == scenarios.FaultKilled: // a new process writes all rules
 		detects = a.writes
+	default: // a change may be the cause of a sync that succeeds
+		detects = (a.writes || d.showsInChanges()) && (a.failed || !churns)
 	}
 	first := detects && !d.noticed
 	d.noticed = d.noticed || detects

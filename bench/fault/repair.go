@@ -35,6 +35,7 @@ type activeFault struct {
 	planted string
 	left    int       // how many calls it must still affect
 	until   time.Time // when it ends by itself; zero: never, or by what the subject does
+	pending bool      // earlier changes were not visible when it started
 
 	mu       sync.Mutex
 	noticed  bool
@@ -73,6 +74,7 @@ type Faults struct {
 	// meets gets each change before it is made, from the goroutine of the steps; nil: no fault waits for one.
 	meets    func(runtime.Object)
 	touched  map[types.NamespacedName]time.Time // when each Service last changed, or its endpoints did
+	changed  time.Time                          // the last of these times
 	all      []*activeFault
 	holds    []*hold
 	watching bool // watchAnswers runs
@@ -114,6 +116,7 @@ func (r *Faults) startFault(ctx context.Context, f *scenarios.Fault, name string
 	if f.Holds() {
 		d.until = d.began.Add(f.For)
 	}
+	d.pending = r.Host.Harness != nil && r.Host.Harness.Visible.PendingSince(d.began) > 0
 	r.RecordAs(raw.Record{At: d.began.Sub(r.Started).Seconds(), Unit: "s", Step: d.step, Fault: d.fault}, raw.FaultDuration, f.For.Seconds())
 	if err := r.watchAnswers(ctx); err != nil {
 		return nil, err
@@ -212,7 +215,14 @@ func (r *Faults) touch(object runtime.Object, at time.Time) {
 	if r.touched == nil {
 		r.touched = map[types.NamespacedName]time.Time{}
 	}
-	r.touched[name] = at
+	r.touched[name], r.changed = at, latest(r.changed, at)
+}
+
+// changedAfter reports whether the subject may have synced for a change since a fault.
+func (r *Faults) changedAfter(d *activeFault) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return d.pending || r.changed.After(d.began)
 }
 
 // touchedSince reports whether a Service or its endpoints changed at or after a moment.
@@ -433,12 +443,8 @@ const knownWithin = time.Second
 // writes. Later, there was no change that the subject might not know, and no fault except those that make restores fail.
 // known is false while a fault is active.
 func (r *Faults) UnchangedSince() (time.Time, bool) {
-	var since time.Time
 	r.mu.Lock()
-	all := slices.Clone(r.all)
-	for _, at := range r.touched {
-		since = latest(since, at)
-	}
+	all, since := slices.Clone(r.all), r.changed
 	r.mu.Unlock()
 	for _, d := range all {
 		d.mu.Lock()

@@ -280,15 +280,66 @@ func TestConntrackIsFilled(t *testing.T) {
 	}
 }
 
-// A fault is detected by the first answer that began after it. Its repair counts from the arrival of all changes.
-func TestFaultIsReportedOnce(t *testing.T) {
+// inVirtualTime makes faults whose time begins at 1000 s. said returns the messages about them.
+func inVirtualTime(t *testing.T) (r *Faults, said func() string) {
+	t.Helper()
 	now := testclock.NewFakeClock(time.Unix(1000, 0))
 	out, err := os.Create(filepath.Join(t.TempDir(), "said"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer out.Close()
-	r := newFaults(&pass.Env{Clock: now, Started: now.Now(), Messages: pass.NewMessageWriter(out)})
+	t.Cleanup(func() { out.Close() })
+	return newFaults(&pass.Env{Clock: now, Started: now.Now(), Messages: pass.NewMessageWriter(out)}), func() string {
+		text, err := os.ReadFile(out.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+}
+
+// A sync after a change does not detect a fault that a change cannot show, unless it fails.
+func TestDetectionUnderChurn(t *testing.T) {
+	at := func(s int) time.Time { return time.Unix(1000+int64(s), 0) }
+	removed := func() (string, error) { return "a chain", nil }
+	for _, test := range []struct {
+		name            string
+		kind            string
+		change, pending bool
+		failed          bool
+		want            int
+	}{
+		{name: "no change", kind: scenarios.FaultFlush, want: 1},
+		{name: "change", kind: scenarios.FaultFlush, change: true},
+		{name: "earlier change", kind: scenarios.FaultFlush, pending: true},
+		{name: "failed sync", kind: scenarios.FaultFlush, change: true, failed: true, want: 1},
+		{name: "new process", kind: scenarios.FaultKilled, change: true, want: 1},
+		{name: "watch", kind: scenarios.FaultWatchDropped, want: 1},
+		{name: "watch and change", kind: scenarios.FaultWatchDropped, change: true},
+	} {
+		r, said := inVirtualTime(t)
+		d := &activeFault{}
+		if test.kind == scenarios.FaultFlush {
+			d.stillMissing = removed
+		}
+		if _, err := r.startFault(t.Context(), &scenarios.Fault{Kind: test.kind}, "1:fault", d); err != nil {
+			t.Fatal(err)
+		}
+		d.pending = test.pending
+		if test.change {
+			r.touch(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "ns"}}, at(1))
+		}
+		r.answered(answer{began: at(2), ended: at(3), sync: true, writes: true, failed: test.failed})
+		r.answered(answer{began: at(4), ended: at(5), sync: true, writes: true})
+		if n := strings.Count(said(), string(raw.FaultDetected)); n != test.want {
+			t.Errorf("%s: detected %d times, want %d:\n%s", test.name, n, test.want, said())
+		}
+	}
+}
+
+// A fault is detected by the first answer that began after it. Its repair counts from the arrival of all changes.
+func TestFaultIsReportedOnce(t *testing.T) {
+	r, said := inVirtualTime(t)
 	d, err := r.startFault(t.Context(), &scenarios.Fault{Kind: scenarios.FaultRestoreFails}, "3:fault", &activeFault{planted: "fail", left: 2})
 	if err != nil {
 		t.Fatal(err)
@@ -305,12 +356,9 @@ func TestFaultIsReportedOnce(t *testing.T) {
 	if !d.ended.Equal(at(5)) {
 		t.Errorf("it ended at %v, want 5 s after it began", d.ended.Sub(r.Started))
 	}
-	text, err := os.ReadFile(out.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := said()
 	for metric, value := range map[raw.Metric]string{raw.FaultDuration: "0", raw.FaultDetected: "2", raw.FaultRepaired: "2"} {
-		if n := strings.Count(string(text), `"metric":"`+string(metric)+`","value":`+value+`,`); n != 1 {
+		if n := strings.Count(text, `"metric":"`+string(metric)+`","value":`+value+`,`); n != 1 {
 			t.Errorf("%s of %s s is recorded %d times:\n%s", metric, value, n, text)
 		}
 	}

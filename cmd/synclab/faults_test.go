@@ -52,8 +52,11 @@ func TestFaults(t *testing.T) {
 				if spared(name, step.Fault.Kind, step.Fault.Table) {
 					want = 0
 				}
+				churns := i+1 < len(run.Scenario.Steps) && run.Scenario.Steps[i+1].Churn != nil
 				for metric, of := range told {
-					if n := ofStep(of, i+1); n != want {
+					injected := slices.Contains([]string{"restore-fails", "restore-killed", "rule-refused"}, step.Fault.Kind)
+					optional := metric == raw.FaultDetected && churns && !injected // a change may be the cause of a sync
+					if n := ofStep(of, i+1); n != want && !(optional && n == 0) {
 						t.Errorf("step %d, %+v: %s is recorded %d times, want %d", i+1, *step.Fault, metric, n, want)
 					}
 				}

@@ -163,6 +163,9 @@ func TestHelp(t *testing.T) {
 		}
 		path := strings.Fields(cmd.CommandPath())[1:]
 		status, stdout, stderr := invoke(t, append(path, "--help")...)
+		if strings.Contains(stdout, "Additional Commands:") {
+			t.Errorf("commands without a group: list them in commandGroups:\n%s", stdout)
+		}
 		if status != exitDone || stderr != "" {
 			t.Errorf("%s --help: status %d, stderr %q", cmd.CommandPath(), status, stderr)
 		}

@@ -100,8 +100,10 @@ type Plot struct {
 	Name    string `json:"name"`
 	Title   string `json:"title"`
 	Caption string `json:"caption"`
-	SVG     string `json:"svg"`           // file name
-	PNG     string `json:"png,omitempty"` // file name
-	Markup  []byte `json:"-"`
-	Places  string `json:"-"` // markup of the places with values, and of the legend, for the page's script
+	// Badges are caveats about the plot, as in Cell.
+	Badges []string `json:"badges,omitempty"`
+	SVG    string   `json:"svg"`           // file name
+	PNG    string   `json:"png,omitempty"` // file name
+	Markup []byte   `json:"-"`
+	Places string   `json:"-"` // markup of the places with values, and of the legend, for the page's script
 }

@@ -38,10 +38,11 @@ func (l Line) text() string { return strings.TrimSpace(l.Level.Mark() + " " + l.
 
 // Tile is one figure of all subjects, for the first screen of a page.
 type Tile struct {
-	Title string
-	Note  string // small, below the title: what the figure is, and its SLO
-	Rows  []TileRow
-	More  int // rows that are not shown
+	Title  string
+	Note   string   // small, below the title: what the figure is, and its SLO
+	Badges []string // caveats about all rows, as in Cell
+	Rows   []TileRow
+	More   int // rows that are not shown
 }
 
 // TileRow is the figure of one subject.

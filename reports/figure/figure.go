@@ -47,6 +47,7 @@ func WithAlpha(c color.NRGBA, alpha uint8) color.NRGBA {
 // that it never covers a point.
 type Figure struct {
 	Name, Title, Caption string
+	Badges               []string // caveats, as in doc.Plot
 	Legend               []legendEntry
 	Panels               []panel
 
@@ -224,7 +225,7 @@ func (f *Figure) drawPanels(c draw.Canvas) {
 
 // Save writes NAME.svg into out, and NAME.png if png is set.
 func (f *Figure) Save(out string, png bool) (doc.Plot, error) {
-	one := doc.Plot{Name: f.Name, Title: f.Title, Caption: f.Caption, SVG: f.Name + ".svg"}
+	one := doc.Plot{Name: f.Name, Title: f.Title, Caption: f.Caption, Badges: f.Badges, SVG: f.Name + ".svg"}
 	vector := vgsvg.New(figureWidth, f.height())
 	f.drawOn(draw.New(vector))
 	var b bytes.Buffer

@@ -116,7 +116,22 @@ func tileOf(s *sections.Summary, c *comparison.CellComparison, name, note string
 		}
 		t.Rows = append(t.Rows, row)
 	}
+	shareBadges(&t)
 	return t
+}
+
+// shareBadges moves the badges that all rows have to the tile: they stand there once.
+func shareBadges(t *doc.Tile) {
+	for i, row := range t.Rows {
+		if i == 0 {
+			t.Badges = slices.Clone(row.Name.Badges)
+		}
+		t.Badges = slices.DeleteFunc(t.Badges, func(badge string) bool { return !slices.Contains(row.Name.Badges, badge) })
+	}
+	for i := range t.Rows {
+		badges := &t.Rows[i].Name.Badges
+		*badges = slices.DeleteFunc(*badges, func(badge string) bool { return slices.Contains(t.Badges, badge) })
+	}
 }
 
 // heatSection has the ratios of every subject to its baseline, coloured.

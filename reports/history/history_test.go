@@ -233,6 +233,9 @@ func TestFiles(t *testing.T) {
 			}
 		}
 	}
+	if verdict := strings.Index(page.String(), `<ul class="verdict"`); verdict < 0 || verdict > strings.Index(page.String(), `<input class="filter"`) {
+		t.Error("the verdict does not come first")
+	}
 	if n := strings.Count(page.String(), `class="spark"`); n != len(h.Trends) {
 		t.Errorf("%d sparklines of %d trends", n, len(h.Trends))
 	}

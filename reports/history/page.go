@@ -24,10 +24,12 @@ func (h *History) Page(w io.Writer) error { return h.document().Page(w) }
 func (h *History) Markdown(w io.Writer) error { return h.document().Markdown(w) }
 
 func (h *History) document() *doc.Document {
+	verdict := doc.Section{ID: "verdict", Title: "Verdict"}
+	verdict.Add(doc.Block{Verdict: h.Verdict()})
 	trends := doc.Section{ID: "trends", Title: "Trends", Filter: true}
 	const open = doc.Page | doc.Terminal // in a pull request, tables are folded
 	all, runs := h.trendTable(), h.pointTable()
-	trends.Add(doc.Block{Verdict: h.Verdict()}, doc.Block{On: open, Table: all}, doc.Block{On: doc.Markdown, Folded: true, Heading: "Trends", Table: all},
+	trends.Add(doc.Block{On: open, Table: all}, doc.Block{On: doc.Markdown, Folded: true, Heading: "Trends", Table: all},
 		doc.Block{On: open, Note: doc.Sentence(method, h), Soft: true})
 	points := doc.Section{ID: "points", Title: "The runs behind each point", Short: "Runs"}
 	points.Add(doc.Block{On: open, Table: runs}, doc.Block{On: doc.Markdown, Folded: true, Heading: "The runs behind each point", Table: runs})
@@ -37,7 +39,7 @@ func (h *History) document() *doc.Document {
 	for group, trends := range h.groups() {
 		points.Add(doc.Block{On: doc.Page, Folded: true, Heading: group, Table: h.valueTable(trends)})
 	}
-	return &doc.Document{Kind: "synclab history", Title: "History", Subtitle: doc.Plural(len(h.Points), "point") + ", one for each " + h.By, Sections: []doc.Section{trends, points}}
+	return &doc.Document{Kind: "synclab history", Title: "History", Subtitle: doc.Plural(len(h.Points), "point") + ", one for each " + h.By, Sections: []doc.Section{verdict, trends, points}}
 }
 
 // groups yields the trends of each subject in each cell, on each kind of machine.

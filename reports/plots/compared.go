@@ -3,7 +3,6 @@ package plots
 import (
 	"image/color"
 	"math"
-	"strconv"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -309,7 +308,7 @@ func growthOf(s *sections.Summary, p *plot.Plot, line records.SweepLine, i int, 
 			if g.Series == one.Name && g.Metric == kind.metric && g.Kind == kind.kind && g.Settings == line.Settings && g.Scenario == line.Scenario {
 				first := points[0].X
 				figure.AddLine(p, plotter.XYs{{X: first, Y: g.At(first)}, {X: last.X, Y: g.At(last.X)}}, look.Color, look.Dashes...)
-				label += "  " + strconv.FormatFloat(g.Slope, 'f', 2, 64)
+				label += "  " + g.Exponent()
 			}
 		}
 		figure.AddMedians(p, points, look.Color, look.Shape)

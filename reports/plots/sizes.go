@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"image/color"
 	"slices"
-	"strconv"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -63,11 +62,27 @@ type durationLine struct {
 	dashes []vg.Length
 }
 
-// growthFigure draws durations versus Services on logarithmic axes, with the fitted growth.
+// growthFigure draws durations versus Services on logarithmic axes, with the fitted growth and its caveats.
 func growthFigure(s *sections.Summary, line records.SweepLine, name, title string, what []durationLine) *figure.Figure {
+	kind := fewGrowth
 	if len(s.Collected.Series) >= manySeries {
-		return comparedGrowth(s, line, name, title, what)
+		kind = comparedGrowth
 	}
+	f := kind(s, line, name, title, what)
+	if f == nil {
+		return nil
+	}
+	for _, g := range s.Growth {
+		drawn := slices.ContainsFunc(what, func(w durationLine) bool { return w.metric == g.Metric && w.kind == g.Kind })
+		if badge := g.Badge(); drawn && badge != "" && g.Settings == line.Settings && g.Scenario == line.Scenario && !slices.Contains(f.Badges, badge) {
+			f.Badges = append(f.Badges, badge)
+		}
+	}
+	return f
+}
+
+// fewGrowth draws full and partial syncs of few series in one panel.
+func fewGrowth(s *sections.Summary, line records.SweepLine, name, title string, what []durationLine) *figure.Figure {
 	f := &figure.Figure{Name: name, Title: title + records.SettingsTail(line.Settings)}
 	p := figure.NewPlot("Services (log scale)", "duration (log scale)")
 	drawn := 0
@@ -94,7 +109,7 @@ func growthFigure(s *sections.Summary, line records.SweepLine, name, title strin
 					first, last := points[0].X, points[len(points)-1].X
 					ends := plotter.XYs{{X: first, Y: g.At(first)}, {X: last, Y: g.At(last)}}
 					thumbs = append(thumbs, figure.AddLine(p, ends, s.Color(i), w.dashes...))
-					label += ": exponent " + strconv.FormatFloat(g.Slope, 'f', 2, 64)
+					label += ": exponent " + g.Exponent()
 				}
 			}
 			f.Explain(label, thumbs...)

@@ -44,12 +44,16 @@ func (s *Summary) fitTables() []*doc.Table {
 		Columns: []doc.Column{{Name: "Subject"}, {Name: "Settings"}, {Name: "Duration"}, {Name: "Exponent", Numeric: true}, {Name: "95 % confidence", Numeric: true},
 			{Name: "From size to size", Numeric: true}, {Name: "Fits"}, {Name: "Repetitions", Numeric: true}, {Name: "Sizes"}}}
 	for _, g := range s.Growth {
+		exponent := doc.Cell{Text: ExponentText(g.Slope), Value: doc.Exact(g.Slope)}
+		if badge := g.Badge(); badge != "" {
+			exponent.Badges = []string{badge}
+		}
 		var sizes []string
 		for _, size := range g.Sizes {
 			sizes = append(sizes, doc.Grouped(int64(size)))
 		}
 		growth.Add(s.SeriesCell(g.Series), doc.Text(records.ShortSettings(g.Settings)), doc.Text(g.Label()),
-			doc.Cell{Text: ExponentText(g.Slope), Value: doc.Exact(g.Slope)}, doc.Cell{Text: IntervalText(g.Fit, ExponentText), Faint: g.SlopeLow == nil},
+			exponent, doc.Cell{Text: IntervalText(g.Fit, ExponentText), Faint: g.SlopeLow == nil},
 			doc.Text(LocalText(g.Power)), doc.Cell{Text: FitsText(g.Power), Loud: g.Bends}, doc.Int(g.Repetitions), doc.Text(strings.Join(sizes, " ")))
 	}
 	packet := &doc.Table{Title: "First packet by dispatch position",

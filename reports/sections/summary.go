@@ -144,6 +144,31 @@ func (g Growth) Label() string {
 	return records.TextOf(g.Metric).Text
 }
 
+// Badges at exponents.
+const (
+	twoSizes = "2 sizes only"
+	bends    = "no power law"
+)
+
+// Badge is the caveat about the exponent; empty: there is none.
+func (g Growth) Badge() string {
+	switch {
+	case len(g.Sizes) < 3:
+		return twoSizes
+	case g.Bends:
+		return bends
+	}
+	return ""
+}
+
+// Exponent is the exponent as in ExponentText. A ! follows it if it has a badge.
+func (g Growth) Exponent() string {
+	if g.Badge() != "" {
+		return ExponentText(g.Slope) + " !"
+	}
+	return ExponentText(g.Slope)
+}
+
 // Traversal is a line fitted to the first-packet medians by position in one cell. Slope is in seconds per dispatch
 // position (one rule in the classic layout). Intercept is the cost before the first position.
 type Traversal struct {

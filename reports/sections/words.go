@@ -50,10 +50,10 @@ func warnings(c *records.Collection, s *Summary) []warning {
 		out = append(out, warning{text: doc.Sentence(fewRepetitions, warningWords{Groups: few, Enough: estimate.Enough})}) // notes at the figures say so
 	}
 	for _, g := range s.Growth {
-		switch {
-		case len(g.Sizes) < 3:
+		switch g.Badge() { // it stands at the exponents: the main figures have none
+		case twoSizes:
 			out = append(out, warning{text: doc.Sentence(fewSizes, g)})
-		case g.Bends:
+		case bends:
 			out = append(out, warning{text: doc.Sentence(noPowerLaw, g)})
 		}
 	}
