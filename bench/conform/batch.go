@@ -181,6 +181,7 @@ func (r *run) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	r.batch.Setting.Unaccounted = isOld(r.Minor)
 	r.rendered = &rendered{setting: r.batch.Setting, node: nodes[i].Name, machine: machine}
 	r.feed.watched = nodes[i].Name
 	for n, subject := range []Subject{r.First, r.Second} {

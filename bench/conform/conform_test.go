@@ -181,7 +181,7 @@ func TestOldKubeProxyIsSpared(t *testing.T) {
 		}
 		return primary, unnumbered
 	}
-	if primary, unnumbered := count(tamed - 1); primary > 0 || unnumbered > 0 {
+	if primary, unnumbered := count(robust - 1); primary > 0 || unnumbered > 0 {
 		t.Errorf("old: %d settings with primary, %d slices with a port without a number", primary, unnumbered)
 	}
 	if primary, unnumbered := count(0); primary == 0 || unnumbered == 0 {

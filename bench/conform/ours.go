@@ -19,6 +19,7 @@ import (
 // that kube-proxy gets too.
 func (s Setting) Options(node *corev1.Node, machine proxier.Machine) proxier.Options {
 	ips := nodeIPs(node)
+	machine.Accounting = machine.Accounting && !s.Unaccounted
 	loopback := []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
 	return proxier.Options{
 		Config: s.Config, Variant: s.Variant, Families: both, NodeName: node.Name, NodeIPs: ips, PodCIDRs: node.Spec.PodCIDRs,

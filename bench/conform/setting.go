@@ -26,6 +26,8 @@ type Setting struct {
 	// Families of the cluster, the preferred family first. Both proxiers always write the tables of both families.
 	Families []corev1.IPFamily
 	Config   *v1alpha1.KubeProxyConfiguration
+	// Unaccounted: Synclab's rules have no nfacct either, as those of an old kube-proxy.
+	Unaccounted bool
 
 	// tools, if set, may change the folder of tools that is first on kube-proxy's PATH. Only tests of faults set it.
 	tools func(dir string) error
@@ -41,11 +43,12 @@ type Constraint struct {
 	Minor int
 }
 
-// tamed is the first minor from which kube-proxy takes nodePortAddresses "primary", and slices with a port without a
-// number: it crashed with several ports in 1.29.6 and 1.30.4, and does not in 1.33.13.
-const tamed = 31
+// robust is the first minor from which kube-proxy takes what the older ones (1.29.6 and 1.30.4) do not: nodePortAddresses
+// "primary", several ports of a slice of which one has no number, and addresses in old spellings. It also counts packets
+// with nfacct then. 1.31 and 1.32 were not tried.
+const robust = 31
 
-func (l Constraint) old() bool { return 0 < l.Minor && l.Minor < tamed }
+func isOld(minor int) bool { return 0 < minor && minor < robust }
 
 // The values that DrawSetting chooses from.
 var (
@@ -79,7 +82,7 @@ func DrawSetting(seed uint64, limit Constraint) Setting {
 	cfg.IPTables.MasqueradeAll = rng.IntN(4) == 0
 	cfg.IPTables.LocalhostNodePorts = ptr.To(rng.IntN(3) > 0)
 	cfg.NodePortAddresses = nodePortAddresses[rng.IntN(len(nodePortAddresses))]
-	if limit.old() && slices.Contains(cfg.NodePortAddresses, "primary") {
+	if isOld(limit.Minor) && slices.Contains(cfg.NodePortAddresses, "primary") {
 		cfg.NodePortAddresses = nil
 	}
 	if rng.IntN(4) == 0 {

@@ -38,6 +38,8 @@ const (
 	localPrefix    = "local-"
 	externalPrefix = "external-"
 	endpointPrefix = "endpoint-"
+	// masqueradeChain sets a mark; in 1.29 and 1.30 a service chain's first rule jumps there.
+	masqueradeChain = "mark-for-masquerade"
 )
 
 type kubeNftables struct {
@@ -138,7 +140,7 @@ func (l kubeLook) read(family corev1.IPFamily, rule kernel.Rule) (texts []string
 			texts = append(texts, text)
 		}
 	}
-	if rule.Jump != "" {
+	if rule.Jump != "" && rule.Jump != masqueradeChain {
 		add(endpointOfChain(family, rule.Jump))
 	}
 	if rule.DNAT.IsValid() {

@@ -68,7 +68,7 @@ func TestUnrecognisedRules(t *testing.T) {
 	}
 	const chain = "service-KMAT73PK-shop/plain/tcp/http"
 	table := func(services, rules string) string {
-		return "table ip kube-proxy {\nchain elsewhere { }\nchain services { }\nchain " + chain + " { " + rules + " }\n" +
+		return "table ip kube-proxy {\nchain elsewhere { }\nchain mark-for-masquerade { }\nchain services { }\nchain " + chain + " { " + rules + " }\n" +
 			"map service-ips { type ipv4_addr . inet_proto . inet_service : verdict; elements = { " + services + " }; }\n}"
 	}
 	nft := []string{"nft", "-f", "-"}
@@ -80,6 +80,7 @@ func TestUnrecognisedRules(t *testing.T) {
 	}{
 		{"empty chain", Nftables, nft, table(led, ""), ""},
 		{"masquerading alone", Nftables, nft, table(led, "ip saddr != 10.128.0.0/9 mark set mark or 0x4000;"), ""},
+		{"masquerading by a chain", Nftables, nft, table(led, "ip saddr != 10.128.0.0/9 jump mark-for-masquerade;"), ""},
 		{"another endpoint", Nftables, nft, table(led, "meta l4proto tcp dnat to 10.128.0.9:8080;"), ""},
 		{"map", Nftables, nft, table(led, "meta l4proto tcp dnat ip addr . port to numgen random mod 1 map { 0 : 10.128.0.9 . 8080 };"), ""},
 		{"redirect", Nftables, nft, table(led, "counter; meta l4proto tcp redirect to :8080;"), "table kube-proxy, chain " + chain + ": meta l4proto == 0x06 0x1f90 redir"},

@@ -24,8 +24,8 @@ type Options struct {
 	Families []corev1.IPFamily
 	// Services is the maximum that the cluster begins with. Default 25.
 	Services int
-	// NumberedPorts: each port of a slice has a number.
-	NumberedPorts bool
+	// Tame: each port of a slice has a number, and addresses have their canonical spelling.
+	Tame bool
 }
 
 // Cluster makes small and unusual clusters. It uses everything in Services and EndpointSlices that the API
@@ -35,7 +35,7 @@ type Cluster struct {
 	rng      *rand.Rand
 	seed     uint64
 	families []corev1.IPFamily
-	numbered bool
+	tame     bool
 	objects  sim.Objects // sorted, except during a change
 	version  int64
 	stray    int // slices without a Service, so far
@@ -54,7 +54,7 @@ const randomNodes = 4
 
 // New returns the cluster of a seed.
 func New(o Options) *Cluster {
-	c := &Cluster{rng: rand.New(rand.NewPCG(o.Seed, 0x5eed)), seed: o.Seed, families: o.Families, numbered: o.NumberedPorts}
+	c := &Cluster{rng: rand.New(rand.NewPCG(o.Seed, 0x5eed)), seed: o.Seed, families: o.Families, tame: o.Tame}
 	both := []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
 	if len(c.families) == 0 {
 		if c.chance(0.3) {
@@ -174,7 +174,7 @@ func (c *Cluster) zone() string { return oneOfThe(c, "zone-a", "zone-a", "zone-b
 // spelled returns an address, sometimes in a spelling that only old objects have: with leading zeros, as an
 // IPv4-mapped IPv6 address, or not in the form of RFC 5952. The API server keeps such objects.
 func (c *Cluster) spelled(address string) string {
-	if !c.chance(0.04) {
+	if !c.chance(0.04) || c.tame {
 		return address
 	}
 	if strings.Contains(address, ":") {

@@ -78,7 +78,7 @@ func (c *Cluster) setSlicePorts(s *discoveryv1.EndpointSlice, svc *corev1.Servic
 		if c.chance(0.04) {
 			p.Protocol = ptr.To(oneOfThe(c, corev1.ProtocolTCP, corev1.ProtocolUDP))
 		}
-		if c.chance(0.03) && !c.numbered {
+		if c.chance(0.03) && !c.tame {
 			p.Port = nil
 		}
 		s.Ports = append(s.Ports, p)
