@@ -262,7 +262,7 @@ func (o *ExecuteOptions) fill() error {
 	moves := slices.ContainsFunc(o.Scenario.Steps, func(s scenarios.Step) bool { return s.Migrate != nil })
 	for _, s := range o.running {
 		if s.Proxier == subject.Cilium && (moves || verdicts) {
-			return fmt.Errorf("subject %s: it serves the sockets of pods and node alone, so step migrate and verdicts on packets from elsewhere do not fit: leave it out", s.Name)
+			return fmt.Errorf("subject %s: leave it out, or step migrate and probes of kind verdicts. It serves sockets, and they also look at rules and at packets from elsewhere", s.Name)
 		}
 	}
 	if err := o.checkKernels(); err != nil {
@@ -394,7 +394,7 @@ func (o *ExecuteOptions) runSlot(ctx context.Context, w *raw.RunWriter, p slot, 
 		Scenario: p.cell.Scenario, Params: p.cell.Params, Subject: p.subject, Rep: p.rep,
 		Objects: o.Objects, ProxyConfig: o.ProxyConfig, Dump: o.Dump != nil && p.rep == 1,
 		Feed: o.Feed, Tools: o.tools, ExecConfig: o.ExecConfig, MaxMemory: o.MaxMemory, ProxyArgs: o.ProxyArgs,
-		Command: o.Command,
+		Command: o.Command, ClusterIPsOnly: slices.ContainsFunc(o.running, subject.Spec.ClusterIPsOnly),
 	}
 	assignment.Live = o.Live != nil
 	if p.cell.Params[raw.ProfileField] == raw.ProfileOn {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"synclab/bench/cgroup"
 	"synclab/bench/netns"
 	"synclab/bench/raw"
 	"synclab/bench/subject"
@@ -60,7 +61,9 @@ func (o *ExecuteOptions) checkKernels() error {
 		var err error
 		switch {
 		case s.Proxier == subject.Cilium:
-			err = visible.HasBPF()
+			if err = visible.HasBPF(); err == nil {
+				err = cgroup.MayJoin()
+			}
 		case s.Backend != subject.IPVS:
 		case o.calibrates:
 			if err = visible.HasIPVS(); err != nil {

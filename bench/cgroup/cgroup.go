@@ -1,8 +1,8 @@
-// Package cgroup puts processes into cgroups of version 2 that the lab makes, and removes those of killed runs.
 package cgroup
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Own is the cgroup of this process, as a path. Where cgroup v2 is mounted varies: some machines also have version 1.
@@ -18,23 +20,36 @@ func Own() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text, err := os.ReadFile("/proc/self/cgroup")
+	groups, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
 		return "", err
 	}
-	_, own, _ := strings.Cut(string(text), "0::")
+	path, found := ownPath(string(mounts), string(groups))
+	if !found {
+		return "", errors.New("this process is in no mounted cgroup of version 2")
+	}
+	return path, nil
+}
+
+// ownPath finds a process's group of version 2, given its mountinfo and cgroup in /proc. A mount may show only a part of
+// the groups.
+func ownPath(mounts, groups string) (path string, found bool) {
+	_, own, ok := strings.Cut("\n"+groups, "\n0::")
+	if !ok {
+		return "", false
+	}
 	own, _, _ = strings.Cut(own, "\n")
-	for line := range strings.Lines(string(mounts)) {
+	for line := range strings.Lines(mounts) {
 		mount, kind, _ := strings.Cut(line, " - ")
-		if fields := strings.Fields(mount); strings.HasPrefix(kind, "cgroup2 ") && len(fields) > 4 {
-			within, err := filepath.Rel(fields[3], own) // a mount may show a part of the tree
-			if err != nil || strings.HasPrefix(within, "..") {
-				within = own
-			}
-			return filepath.Join(fields[4], within), nil
+		fields := strings.Fields(mount)
+		if !strings.HasPrefix(kind, "cgroup2 ") || len(fields) < 5 {
+			continue
+		}
+		if within, err := filepath.Rel(fields[3], own); err == nil && filepath.IsLocal(within) {
+			return filepath.Join(fields[4], within), true
 		}
 	}
-	return "", errors.New("no cgroup v2")
+	return "", false
 }
 
 // accounting is the cgroup of this process, if it can account for memory.
@@ -51,6 +66,20 @@ func accounting() (string, error) {
 	return own, nil
 }
 
+// MayJoin returns an error if this process cannot make cgroups.
+func MayJoin() error {
+	own, err := Own()
+	if err == nil {
+		if err = unix.Access(own, unix.W_OK); err != nil {
+			err = &fs.PathError{Op: "write", Path: own, Err: err}
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("cannot make a cgroup: %w: run as root; a container needs a writable mount of cgroup v2", err)
+	}
+	return nil
+}
+
 // Join moves this process, and with it the children that it starts later, into a cgroup of its own. leave moves this
 // process back and removes the group; other processes must have ended.
 func Join() (group string, leave func() error, err error) {
@@ -59,7 +88,7 @@ func Join() (group string, leave func() error, err error) {
 		return "", nil, err
 	}
 	Sweep(parent)
-	if group, err = os.MkdirTemp(parent, groupPrefix); err != nil {
+	if group, err = os.MkdirTemp(parent, groupJoinedPrefix); err != nil {
 		return "", nil, err
 	}
 	const itself = "0"
@@ -70,8 +99,20 @@ func Join() (group string, leave func() error, err error) {
 		if err := write(parent, "cgroup.procs", itself); err != nil {
 			return err
 		}
-		return os.Remove(group)
+		return patiently(func() error { return os.Remove(group) })
 	}, nil
+}
+
+// patiently repeats what fails while a group still has processes: children may start or end meanwhile.
+func patiently(do func() error) error {
+	const tries, pause = 100, 10 * time.Millisecond
+	for try := 1; ; try++ {
+		err := do()
+		if err == nil || try == tries {
+			return err
+		}
+		time.Sleep(pause)
+	}
 }
 
 // Limit puts a process into a separate cgroup below this process's. Most containers do not allow that. A cgroup
@@ -99,16 +140,7 @@ func Limit(pid int, bytes int64) (end func() error, err error) {
 	if err := write(group, "cgroup.procs", strconv.Itoa(pid)); err != nil {
 		return nil, errors.Join(err, leave())
 	}
-	return func() error {
-		const tries, pause = 100, 10 * time.Millisecond // children may start meanwhile
-		for try := 1; ; try++ {
-			err := leave()
-			if err == nil || try == tries {
-				return err
-			}
-			time.Sleep(pause)
-		}
-	}, nil
+	return func() error { return patiently(leave) }, nil
 }
 
 func write(dir, file, value string) error {
@@ -116,9 +148,11 @@ func write(dir, file, value string) error {
 }
 
 // Name prefixes of cgroups. For groupAddedPrefix, the lab enabled the parent's memory accounting, until the group ends.
+// Groups with groupJoinedPrefix need no accounting.
 const (
-	groupPrefix      = "synclab-"
-	groupAddedPrefix = groupPrefix + "memory-"
+	groupPrefix       = "synclab-"
+	groupAddedPrefix  = groupPrefix + "memory-"
+	groupJoinedPrefix = groupPrefix + "joined-"
 	// groupAge is the age from which an empty group belongs to no run: a younger one may get its process soon.
 	groupAge = time.Minute
 )
@@ -176,8 +210,8 @@ func removeGroup(group string) error {
 
 // needsMemory is true for the lab's own groups and for groups with a memory limit.
 func needsMemory(group string) bool {
-	if strings.HasPrefix(filepath.Base(group), groupPrefix) {
-		return true
+	if name := filepath.Base(group); strings.HasPrefix(name, groupPrefix) {
+		return !strings.HasPrefix(name, groupJoinedPrefix)
 	}
 	for _, file := range []string{"memory.max", "memory.high"} {
 		if bound, err := os.ReadFile(filepath.Join(group, file)); err == nil && strings.TrimSpace(string(bound)) != "max" {

@@ -200,7 +200,10 @@ func TestGroups(t *testing.T) {
 	if err := errors.Join(os.WriteFile(bound, []byte("1000\n"), 0o600), removeGroup(second)); err != nil {
 		t.Fatal(err)
 	}
-	said("+memory") // another group has a limit
+	said("+memory")                                                                           // another group has a limit
+	if err := os.Mkdir(filepath.Join(parent, groupJoinedPrefix+"other"), 0o755); err != nil { // needs no accounting
+		t.Fatal(err)
+	}
 	third, err := newGroup(parent)
 	if err != nil {
 		t.Fatal(err)
@@ -209,4 +212,53 @@ func TestGroups(t *testing.T) {
 		t.Fatal(err)
 	}
 	said("-memory")
+}
+
+// The group is found on machines with version 2 alone or beside version 1, and in containers that see a part of the groups.
+func TestOwnPath(t *testing.T) {
+	const v1 = "30 20 0:27 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
+	mount := func(root, at string) string {
+		return "31 20 0:26 " + root + " " + at + " rw,nosuid - cgroup2 cgroup2 rw\n"
+	}
+	for _, test := range []struct{ name, mounts, groups, want string }{
+		{"systemd", mount("/", "/sys/fs/cgroup"), "0::/user.slice/session-3.scope\n", "/sys/fs/cgroup/user.slice/session-3.scope"},
+		{"both versions", v1 + mount("/", "/sys/fs/cgroup/unified"), "4:memory:/a\n0::/\n", "/sys/fs/cgroup/unified"},
+		{"container", mount("/", "/sys/fs/cgroup"), "0::/\n", "/sys/fs/cgroup"},
+		{"container with the host's names", mount("/docker/1", "/sys/fs/cgroup"), "0::/docker/1/init\n", "/sys/fs/cgroup/init"},
+		{"outside of the mount", mount("/docker/1", "/sys/fs/cgroup"), "0::/docker/2\n", ""},
+		{"second mount", mount("/docker/1", "/one") + mount("/", "/all"), "0::/docker/2\n", "/all/docker/2"},
+		{"version 1", v1, "4:memory:/a\n", ""},
+		{"not mounted", v1, "0::/a\n", ""},
+	} {
+		if path, found := ownPath(test.mounts, test.groups); path != test.want || found != (test.want != "") {
+			t.Errorf("%s: %q, %v; want %q", test.name, path, found, test.want)
+		}
+	}
+}
+
+// A joined group has this process until it leaves.
+func TestJoin(t *testing.T) {
+	if err := MayJoin(); err != nil {
+		t.Skip(err)
+	}
+	before, err := Own()
+	if err != nil {
+		t.Fatal(err)
+	}
+	group, leave, err := Join()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if own, err := Own(); err != nil || own != group || filepath.Dir(own) != before {
+		t.Errorf("in %s, %v; want %s", own, err, group)
+	}
+	if err := leave(); err != nil {
+		t.Fatal(err)
+	}
+	if own, err := Own(); err != nil || own != before {
+		t.Errorf("after: in %s, %v; want %s", own, err, before)
+	}
+	if _, err := os.Stat(group); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%s is left: %v", group, err)
+	}
 }

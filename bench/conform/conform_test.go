@@ -6,12 +6,15 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/utils/ptr"
 
 	"synclab/bench/seeds"
 	"synclab/proxier/config"
 	"synclab/proxier/iptables"
 	"synclab/scenarios"
+	"synclab/sim"
 	"synclab/sim/manifests"
 	"synclab/sim/random"
 )
@@ -151,40 +154,61 @@ func TestRandomBatchIsDeterministic(t *testing.T) {
 	}
 }
 
-// Random clusters for an old kube-proxy have nothing that ends it; those for the newest do.
+// Random clusters for an old kube-proxy have nothing that it takes in another way or that ends it; those for the newest do.
 func TestOldKubeProxyIsSpared(t *testing.T) {
-	count := func(minor int) (primary, unnumbered int) {
+	type counts struct{ primary, unnumbered, open, spelled, proxies int }
+	count := func(minor int) (n counts) {
 		for seed := range uint64(20) {
 			b := RandomBatch(seed, 3, Constraint{Minor: minor})
 			if slices.Contains(b.Setting.Config.NodePortAddresses, "primary") {
-				primary++
+				n.primary++
 			}
 			for step, more, err := b.Next(); more || err != nil; step, more, err = b.Next() {
 				if err != nil {
 					t.Fatal(err)
 				}
-				var all []*discoveryv1.EndpointSlice
+				objects := sim.Objects{}
 				if step.Objects != nil {
-					all = step.Objects.Slices
+					objects = *step.Objects
 				}
 				for _, change := range step.Trace {
-					if slice, ok := change.Object.(*discoveryv1.EndpointSlice); ok {
-						all = append(all, slice)
+					switch object := change.Object.(type) {
+					case *discoveryv1.EndpointSlice:
+						objects.Slices = append(objects.Slices, object)
+					case *corev1.Service:
+						objects.Services = append(objects.Services, object)
 					}
 				}
-				for _, slice := range all {
+				for _, slice := range objects.Slices {
 					if slices.ContainsFunc(slice.Ports, func(p discoveryv1.EndpointPort) bool { return p.Port == nil }) {
-						unnumbered++
+						n.unnumbered++
+					}
+				}
+				for _, svc := range objects.Services {
+					for _, text := range svc.Spec.LoadBalancerSourceRanges {
+						if r, ok := sim.ParsePrefix(text); ok && r.Bits() == 0 {
+							n.open++
+						} else if ok && r.Masked().String() != text {
+							n.spelled++
+						}
+					}
+					for _, ingress := range svc.Status.LoadBalancer.Ingress {
+						if ptr.Deref(ingress.IPMode, "") == corev1.LoadBalancerIPModeProxy {
+							n.proxies++
+						}
 					}
 				}
 			}
 		}
-		return primary, unnumbered
+		return n
 	}
-	if primary, unnumbered := count(robust - 1); primary > 0 || unnumbered > 0 {
-		t.Errorf("old: %d settings with primary, %d slices with a port without a number", primary, unnumbered)
+	if n := count(robust - 1); n != (counts{}) {
+		t.Errorf("old: %+v", n)
 	}
-	if primary, unnumbered := count(0); primary == 0 || unnumbered == 0 {
-		t.Errorf("new: %d settings with primary, %d slices with a port without a number", primary, unnumbered)
+	if n := count(openRanges - 1); n.primary*n.unnumbered*n.spelled*n.proxies == 0 || n.open > 0 {
+		t.Errorf("not so old: %+v", n)
+	}
+	if n := count(0); n.primary*n.unnumbered*n.spelled*n.proxies*n.open == 0 {
+		t.Errorf("new: %+v", n)
 	}
 }

@@ -39,7 +39,7 @@ func RandomBatch(seed uint64, clusters int, limit Constraint) *Batch {
 			return Step{}, false, nil
 		}
 		// The seeds of other batches are often the next numbers: keep far from them.
-		cluster = random.New(random.Options{Seed: seed*1_000_003 + uint64(n), Families: s.Families, Tame: isOld(limit.Minor)})
+		cluster = random.New(random.Options{Seed: seed*1_000_003 + uint64(n), Families: s.Families, ForOldProxies: isOld(limit.Minor), NoOpenRanges: 0 < limit.Minor && limit.Minor < openRanges})
 		return Step{What: fmt.Sprintf("cluster %d", n), Objects: cluster.Objects()}, true, nil
 	}
 	return b

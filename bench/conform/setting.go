@@ -48,6 +48,9 @@ type Constraint struct {
 // with nfacct then. 1.31 and 1.32 were not tried.
 const robust = 31
 
+// openRanges is the first minor that writes no firewall for a load balancer with a source range of all addresses.
+const openRanges = 34
+
 func isOld(minor int) bool { return 0 < minor && minor < robust }
 
 // The values that DrawSetting chooses from.

@@ -17,6 +17,7 @@ type answer struct {
 	writes       bool // writes rules, or tries to
 	sync         bool // a whole sync, as the subject reported it
 	failed       bool
+	single       bool   // changes one rule or chain; that fails if it is there, as with -N
 	planted      string // the injected fault that affected it
 }
 
@@ -28,7 +29,7 @@ func (r *Faults) answered(a answer) {
 }
 
 func (r *Faults) answeredOne(d *activeFault, a answer) {
-	churns := r.changedAfter(d)
+	churns := r.changedBefore(d, a.began)
 	hit := d.planted != "" && (a.planted == d.planted || r.Shim == nil && a.failed)
 	d.mu.Lock()
 	// Answers are reported when they have ended: their repair may have been detected before.
@@ -49,7 +50,8 @@ func (r *Faults) answeredOne(d *activeFault, a answer) {
 	case d.kind == scenarios.FaultKilled: // a new process writes all rules
 		detects = a.writes
 	default: // a change may be the cause of a sync that succeeds
-		detects = (a.writes || d.showsInChanges()) && (a.failed || !churns)
+		fails := a.failed && a.planted == "" && !a.single
+		detects = (a.writes || d.showsInChanges()) && (fails || !churns)
 	}
 	first := detects && !d.noticed
 	d.noticed = d.noticed || detects
@@ -90,7 +92,7 @@ func (r *Faults) watchAnswers(ctx context.Context) error {
 			if family := call.Family(); family == "" || slices.Contains(r.Families, family) {
 				r.answered(answer{
 					began: call.Start, ended: call.End, planted: call.Fault, failed: call.ExitCode != 0,
-					writes: r.About.Writes(call) || ChangesOne(call),
+					writes: r.About.Writes(call) || ChangesOne(call), single: ChangesOne(call),
 				})
 			}
 		}

@@ -36,6 +36,7 @@ type activeFault struct {
 	left    int       // how many calls it must still affect
 	until   time.Time // when it ends by itself; zero: never, or by what the subject does
 	pending bool      // earlier changes were not visible when it started
+	changed time.Time // the first change after its start, under Faults.mu
 
 	mu       sync.Mutex
 	noticed  bool
@@ -216,13 +217,18 @@ func (r *Faults) touch(object runtime.Object, at time.Time) {
 		r.touched = map[types.NamespacedName]time.Time{}
 	}
 	r.touched[name], r.changed = at, latest(r.changed, at)
+	for _, d := range r.all {
+		if d.changed.IsZero() && at.After(d.began) {
+			d.changed = at
+		}
+	}
 }
 
-// changedAfter reports whether the subject may have synced for a change since a fault.
-func (r *Faults) changedAfter(d *activeFault) bool {
+// changedBefore reports whether a sync that began at a moment may be for a change, and not for a fault.
+func (r *Faults) changedBefore(d *activeFault, moment time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return d.pending || r.changed.After(d.began)
+	return d.pending || !d.changed.IsZero() && d.changed.Before(moment)
 }
 
 // touchedSince reports whether a Service or its endpoints changed at or after a moment.

@@ -303,19 +303,23 @@ func TestDetectionUnderChurn(t *testing.T) {
 	at := func(s int) time.Time { return time.Unix(1000+int64(s), 0) }
 	removed := func() (string, error) { return "a chain", nil }
 	for _, test := range []struct {
-		name            string
-		kind            string
-		change, pending bool
-		failed          bool
-		want            int
+		name    string
+		kind    string
+		change  int // when, in seconds after the fault; 0: never
+		pending bool
+		answer  answer // the first one
+		want    int
 	}{
 		{name: "no change", kind: scenarios.FaultFlush, want: 1},
-		{name: "change", kind: scenarios.FaultFlush, change: true},
+		{name: "change", kind: scenarios.FaultFlush, change: 1},
+		{name: "change during the sync", kind: scenarios.FaultFlush, change: 3, want: 1},
 		{name: "earlier change", kind: scenarios.FaultFlush, pending: true},
-		{name: "failed sync", kind: scenarios.FaultFlush, change: true, failed: true, want: 1},
-		{name: "new process", kind: scenarios.FaultKilled, change: true, want: 1},
+		{name: "failed sync", kind: scenarios.FaultFlush, change: 1, answer: answer{failed: true}, want: 1},
+		{name: "chain there already", kind: scenarios.FaultFlush, change: 1, answer: answer{failed: true, single: true}},
+		{name: "other fault", kind: scenarios.FaultFlush, change: 1, answer: answer{failed: true, planted: "other"}},
+		{name: "new process", kind: scenarios.FaultKilled, change: 1, want: 1},
 		{name: "watch", kind: scenarios.FaultWatchDropped, want: 1},
-		{name: "watch and change", kind: scenarios.FaultWatchDropped, change: true},
+		{name: "watch and change", kind: scenarios.FaultWatchDropped, change: 1},
 	} {
 		r, said := inVirtualTime(t)
 		d := &activeFault{}
@@ -326,11 +330,13 @@ func TestDetectionUnderChurn(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.pending = test.pending
-		if test.change {
-			r.touch(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "ns"}}, at(1))
+		if test.change > 0 {
+			r.touch(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "ns"}}, at(test.change))
 		}
-		r.answered(answer{began: at(2), ended: at(3), sync: true, writes: true, failed: test.failed})
-		r.answered(answer{began: at(4), ended: at(5), sync: true, writes: true})
+		first := test.answer
+		first.began, first.ended, first.sync, first.writes = at(2), at(4), !first.single, true
+		r.answered(first)
+		r.answered(answer{began: at(5), ended: at(6), sync: true, writes: true})
 		if n := strings.Count(said(), string(raw.FaultDetected)); n != test.want {
 			t.Errorf("%s: detected %d times, want %d:\n%s", test.name, n, test.want, said())
 		}

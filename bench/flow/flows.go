@@ -119,9 +119,13 @@ func (r *Flows) beginTraffic(ctx context.Context, t *scenarios.Traffic) error {
 		Targets: targets, At: r.pods.At, Grace: r.Config.IPTables.MinSyncPeriod.Duration + heldGrace,
 		Ended: r.Faults.SubjectEnded, Tell: r.Observed,
 	})
+	longLived := t.LongLived
+	if r.About.ClusterIPsOnly() { // see docs/comparing.md: sockets of removed endpoints
+		longLived = 0
+	}
 	stream := traffic.Stream{
 		Rate: t.Rate, Focus: t.Focus, Targets: targets, Clients: r.Clients, Seed: r.Random(purposeFlows).Uint64(), Control: t.Control,
-		LongLivedTCP: longLivedTargets(targets, corev1.ProtocolTCP, t.LongLived), LongLivedUDP: longLivedTargets(targets, corev1.ProtocolUDP, t.LongLived),
+		LongLivedTCP: longLivedTargets(targets, corev1.ProtocolTCP, longLived), LongLivedUDP: longLivedTargets(targets, corev1.ProtocolUDP, longLived),
 	}
 	r.Packets = map[int]int{}
 	if err := r.pods.Begin(stream, checker.Take); err != nil {
@@ -364,7 +368,7 @@ func PortName(svc *corev1.Service, port *corev1.ServicePort) tracker.ServicePort
 // externalTargets returns up to n node ports and n external addresses of the able Services. It skips Services with an
 // external traffic policy Local.
 func (r *Flows) externalTargets(services []*corev1.Service, family corev1.IPFamily, able []traffic.Target, n int) []traffic.Target {
-	if r.About.ClusterIPsOnly() {
+	if r.ClusterIPsOnly {
 		return nil
 	}
 	served := map[tracker.ServicePortName]bool{}

@@ -92,7 +92,7 @@ func (r *Host) startProcess(ctx context.Context) (Subject, error) {
 	s.watch.Go(func() { s.watchProcess(ctx) })
 	if r.sockets != nil {
 		s.attached = make(chan struct{})
-		s.watch.Go(func() { s.attachSockets(ctx) })
+		s.watch.Go(func() { s.attachSockets(ctx, first) })
 	}
 	return s, nil
 }

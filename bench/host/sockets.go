@@ -35,13 +35,22 @@ func (r *Host) openSockets() error {
 	return nil
 }
 
-// attachSockets attaches the programs as soon as the process has its maps.
-func (s *processSubject) attachSockets(ctx context.Context) {
-	const often = 10 * time.Millisecond
-	ticker := s.Clock.NewTicker(often)
+// attachInterval is the interval of checks for the maps of a process that starts.
+const attachInterval = 10 * time.Millisecond
+
+// attachSockets attaches the programs as soon as the first process has its maps. After a restart, the maps of the process
+// before serve flows until the new ones are complete, since the agent's maps outlive it.
+func (s *processSubject) attachSockets(ctx context.Context, first bool) {
+	if !first {
+		s.Harness.Visible.Recheck()
+		if err := s.Harness.Visible.Wait(ctx); err != nil {
+			return // InSync returns it too
+		}
+	}
+	ticker := s.Clock.NewTicker(attachInterval)
 	defer ticker.Stop()
 	for {
-		err := s.sockets.Attach(fmt.Sprintf("/proc/%d", s.process.PID()))
+		err := s.sockets.Attach(s.process.PID())
 		if err == nil {
 			close(s.attached)
 			return

@@ -22,6 +22,8 @@ type Assignment struct {
 	MaxMemory   uint64
 	ProxyArgs   []string
 	Command     string // that repeats the run
+	// ClusterIPsOnly: a subject of the run serves no other addresses, so flows to all subjects leave them out.
+	ClusterIPsOnly bool
 	// ProfileFile is the name of the profile to make of this repetition, in the run's folder; empty: none.
 	ProfileFile string
 	// Live: the Objects, and their changes, follow on stdin.

@@ -167,6 +167,9 @@ func (u *udpPort) sourceRanges() []netip.Prefix {
 // kindTargets picks a Service for each of the wanted kinds, in that order: the one with the largest position of its
 // cluster IP, since cost grows with the position. lacking are the kinds without a Service.
 func (r *Probes) kindTargets(family corev1.IPFamily, wanted []string, at map[netip.AddrPort]int) (targets []Target, lacking []string, err error) {
+	if r.About.ClusterIPsOnly() { // and its session affinity is not by client address
+		wanted = slices.DeleteFunc(slices.Clone(wanted), func(kind string) bool { return kind != kindReject })
+	}
 	if len(wanted) == 0 {
 		return nil, nil, nil
 	}
@@ -183,7 +186,7 @@ func (r *Probes) kindTargets(family corev1.IPFamily, wanted []string, at map[net
 			addr, ok = u.address(kind, r.NodeAddress(family))
 			return ok
 		})
-		if i < 0 || r.About.ClusterIPsOnly() && ports[i].cluster != addr {
+		if i < 0 {
 			lacking = append(lacking, kind)
 			continue
 		}

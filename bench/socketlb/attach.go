@@ -3,6 +3,7 @@ package socketlb
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -14,7 +15,7 @@ import (
 type Balancer struct {
 	spec  *ebpf.CollectionSpec
 	group string
-	links []link.Link
+	links map[string]link.Link // by the program's name
 }
 
 // New returns a balancer for a cgroup, given the object file of the programs. Nothing is attached yet.
@@ -26,7 +27,7 @@ func New(object, group string) (*Balancer, error) {
 	for _, one := range spec.Maps {
 		one.Pinning = ebpf.PinNone
 	}
-	return &Balancer{spec: spec, group: group}, configure(spec)
+	return &Balancer{spec: spec, group: group, links: map[string]link.Link{}}, configure(spec)
 }
 
 // ErrNoMaps means that the process does not have all of the control plane's maps, perhaps not yet. Other errors wrap it.
@@ -39,42 +40,45 @@ func shared(name string) bool {
 		!strings.HasSuffix(name, "_health") && !strings.HasSuffix(name, "_act")
 }
 
-// Attach attaches the programs over the maps of a process, given its folder in /proc, in place of those attached before.
-func (b *Balancer) Attach(proc string) error {
-	maps, err := Maps(proc)
+// Attach attaches the programs over the maps of a process, in place of those attached before.
+func (b *Balancer) Attach(pid int) error {
+	theirs, err := Maps(pid)
 	if err != nil {
 		return err
 	}
-	defer closeMaps(maps) // the programs keep those that they use
+	defer closeMaps(theirs) // the programs keep those that they use
 	spec, replaced := b.spec.Copy(), map[string]*ebpf.Map{}
 	for name, own := range spec.Maps {
 		if !shared(name) {
 			continue
 		}
-		i := slices.IndexFunc(maps, func(m Map) bool { return m.Type() == own.Type && m.Is(name, own.KeySize, own.ValueSize) })
+		i := slices.IndexFunc(theirs, func(m Map) bool { return m.Type() == own.Type && m.Is(name, own.KeySize, own.ValueSize) })
 		if i < 0 {
 			return fmt.Errorf("%w: %s is missing", ErrNoMaps, name)
 		}
-		own.MaxEntries, own.Flags = maps[i].MaxEntries(), maps[i].Flags()
-		replaced[name] = maps[i].Map
+		own.MaxEntries, own.Flags = theirs[i].MaxEntries(), theirs[i].Flags()
+		replaced[name] = theirs[i].Map
 	}
 	collection, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: replaced})
 	if err != nil {
 		return fmt.Errorf("load Cilium's programs: %w", err)
 	}
 	defer collection.Close()
-	var links []link.Link
-	for name, program := range collection.Programs {
-		one, err := link.AttachCgroup(link.CgroupOptions{Path: b.group, Attach: spec.Programs[name].AttachType, Program: program})
-		if err != nil {
-			return errors.Join(fmt.Errorf("attach %s to cgroup %s: %w", name, b.group, err), closeLinks(links))
+	for _, name := range slices.Sorted(maps.Keys(collection.Programs)) {
+		program := collection.Programs[name]
+		if before := b.links[name]; before != nil {
+			err = before.Update(program)
+		} else {
+			var one link.Link
+			if one, err = link.AttachCgroup(link.CgroupOptions{Path: b.group, Attach: spec.Programs[name].AttachType, Program: program}); err == nil {
+				b.links[name] = one
+			}
 		}
-		links = append(links, one)
+		if err != nil {
+			return fmt.Errorf("attach %s to cgroup %s: %w", name, b.group, err)
+		}
 	}
-	// The programs of both run now. The second finds an endpoint's address, which is no Service's.
-	before := b.links
-	b.links = links
-	return closeLinks(before)
+	return nil
 }
 
 // configure sets what Cilium's agent sets by default.
@@ -95,15 +99,10 @@ func configure(spec *ebpf.CollectionSpec) error {
 }
 
 // Close detaches all.
-func (b *Balancer) Close() error {
-	links := b.links
-	b.links = nil
-	return closeLinks(links)
-}
-
-func closeLinks(links []link.Link) (err error) {
-	for _, one := range links {
+func (b *Balancer) Close() (err error) {
+	for name, one := range b.links {
 		err = errors.Join(err, one.Close())
+		delete(b.links, name)
 	}
 	return err
 }

@@ -4,9 +4,10 @@
 //
 //  1. The control plane makes its maps while it starts. Attach finds them among its open files.
 //  2. Attach loads the programs with these maps in place of their own, and attaches them to the cgroup.
-//  3. They stay attached until the next Attach or Close. So they serve flows while the control plane is down.
+//  3. They stay attached until the next Attach or Close. So they serve flows, over the old maps, while there is no control
+//     plane.
 //
-// Not modelled: Cilium's programs for packets. So only sockets of the cgroup's processes reach Services, and only at
-// cluster IPs, external IPs and addresses of load balancers: a NodePort needs the map of the node's own addresses
-// (ipcache), which another part of Cilium writes.
+// Not modelled: Cilium's programs for packets, and those of the control plane's agent beside them. So only sockets of the
+// cgroup's processes reach Services, and the lab uses cluster IPs alone. Session affinity is by network namespace, not by
+// client address.
 package socketlb

@@ -23,9 +23,17 @@ func (m Map) Is(name string, key, value uint32) bool {
 	return m.Name == name[:min(kept, len(name))] && m.KeySize() == key && m.ValueSize() == value
 }
 
-// Maps opens all BPF maps among the open files of a process, given its folder in /proc. It ignores what has gone
-// meanwhile. The caller closes the maps.
-func Maps(proc string) (maps []Map, err error) {
+// Maps opens all BPF maps among the open files of a process of this PID namespace. It ignores what has gone meanwhile. The
+// caller closes the maps.
+func Maps(pid int) (maps []Map, err error) {
+	proc := "/proc/" + strconv.Itoa(pid)
+	here, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil {
+		return nil, err
+	}
+	if space, err := os.Readlink(proc + "/ns/pid"); err != nil || space != here {
+		return nil, nil // /proc may be another namespace's, where the number is another process
+	}
 	files, err := filepath.Glob(proc + "/fd/*")
 	if err != nil {
 		return nil, err

@@ -31,8 +31,11 @@ func Cilium(ctx context.Context, opts Options) (paths CiliumPrograms, err error)
 		Options: opts, command: "cilium-lb", program: cilium + "/pkg/loadbalancer/repl", version: CiliumVersion,
 		mod: ciliumMod, sum: ciliumSum,
 	}
-	if paths.Control, err = b.find(ctx); err == nil {
-		paths.Sockets, err = b.sockets(ctx)
+	if b.cache, err = OpenCache(b.Cache); err == nil {
+		paths.Sockets, err = b.sockets(ctx) // first: it takes seconds, and what it needs may be missing
+	}
+	if err == nil {
+		paths.Control, err = b.find(ctx)
 	}
 	if err != nil {
 		return CiliumPrograms{}, fmt.Errorf("%s: %w", b.command, err)

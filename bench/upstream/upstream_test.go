@@ -325,7 +325,7 @@ func TestBuildsCilium(t *testing.T) {
 			t.Errorf("the programs: %q, %v", text, err)
 		}
 	}
-	if calls := account(); len(calls) != 2 || !strings.HasSuffix(calls[0], " github.com/cilium/cilium/pkg/loadbalancer/repl") || calls[1] != "mod download -json github.com/cilium/cilium" {
+	if calls := account(); len(calls) != 2 || !strings.HasSuffix(calls[1], " github.com/cilium/cilium/pkg/loadbalancer/repl") || calls[0] != "mod download -json github.com/cilium/cilium" {
 		t.Errorf("go was called: %q", calls)
 	}
 	if got, err := os.ReadFile(goModOf(t)); err != nil || !bytes.Equal(got, ciliumMod) {

@@ -53,7 +53,7 @@ var ErrNoBPF = errors.New("no BPF maps here: run as root, on a kernel with BPF")
 func HasBPF() error {
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 4, ValueSize: 4, MaxEntries: 1})
 	if errors.Is(err, unix.EPERM) {
-		return ErrNoBPF // the library's own text blames a limit of memory
+		return fmt.Errorf("%w: %w", ErrNoBPF, unix.EPERM) // the library's own text blames a limit of memory
 	} else if err != nil {
 		return fmt.Errorf("%w: %w", ErrNoBPF, err)
 	}
@@ -257,20 +257,16 @@ func findCilium(families []corev1.IPFamily) (ciliumMaps, error) {
 	if err != nil {
 		return ciliumMaps{}, err
 	}
-	here, err := os.Readlink("/proc/self/ns/pid")
-	if err != nil {
-		return ciliumMaps{}, err
-	}
 	for _, dir := range dirs {
 		pid, _ := strconv.Atoi(filepath.Base(dir))
-		if space, err := os.Readlink(dir + "/ns/pid"); pid == os.Getpid() || err != nil || space != here {
-			continue // this process has maps of others open; and /proc may be another namespace's
+		if pid == os.Getpid() {
+			continue // this process has maps of others open
 		}
 		found := ciliumMaps{pid: pid, byFamily: map[corev1.IPFamily]*ciliumFamily{}}
 		for _, family := range families {
 			found.byFamily[family] = &ciliumFamily{}
 		}
-		if err := found.open(dir); err != nil || found.complete() {
+		if err := found.open(pid); err != nil || found.complete() {
 			return found, err
 		}
 		found.close()
@@ -279,8 +275,8 @@ func findCilium(families []corev1.IPFamily) (ciliumMaps, error) {
 }
 
 // open takes the maps of a process.
-func (m *ciliumMaps) open(proc string) error {
-	maps, err := socketlb.Maps(proc)
+func (m *ciliumMaps) open(pid int) error {
+	maps, err := socketlb.Maps(pid)
 	for _, opened := range maps {
 		if !m.take(opened) {
 			_ = opened.Close()

@@ -22,7 +22,7 @@ func (s *Summary) FaultSection() doc.Section {
 		"It starts at the fault and ends when the kernel has everything again that the fault removed. " +
 		"For a fault that removes nothing, it starts at the end of the fault and ends when all earlier changes are visible. " +
 		"For dropped watches, and for faults that delay single changes (references, events duplicated or reordered), it is the longest delay of one change. " +
-		"Below is the time to detect: from the fault until the subject's first sync or command that answers it. While the cluster changes, only a failed one counts: a sync that succeeds may be for a change. " +
+		"Below is the time to detect: from the fault until the subject's first sync or command that answers it. While the cluster changes, a sync that succeeds may be for a change, and does not count. " +
 		"The last lines count the flows that failed or were misrouted between fault and recovery. " +
 		"A dash: the fault does not apply to the subject, or nothing was measured."})
 	for i, cell := range s.FaultCells() {

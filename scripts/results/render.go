@@ -39,7 +39,12 @@ func (m *measurement) render(o output, docs string) error {
 	content = strings.TrimSpace(content) + "\n\n" + provenance(m.part.Name, run, commands)
 	document, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		document = fmt.Appendf(nil, "# %s%s\n\n<!-- results:%[3]s -->\n<!-- /results:%[3]s -->\n", strings.ToUpper(m.part.About[:1]), m.part.About[1:], o.Block)
+		document = fmt.Appendf(nil, "# %s%s\n", strings.ToUpper(m.part.About[:1]), m.part.About[1:])
+		for _, other := range m.part.Outputs {
+			if other.File == o.File {
+				document = fmt.Appendf(document, "\n<!-- results:%[1]s -->\n<!-- /results:%[1]s -->\n", other.Block)
+			}
+		}
 	} else if err != nil {
 		return err
 	}

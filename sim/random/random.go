@@ -24,8 +24,11 @@ type Options struct {
 	Families []corev1.IPFamily
 	// Services is the maximum that the cluster begins with. Default 25.
 	Services int
-	// Tame: each port of a slice has a number, and addresses have their canonical spelling.
-	Tame bool
+	// ForOldProxies: nothing that kube-proxy before 1.31 ends at or reads in another way. Each port of a slice has a number,
+	// addresses and ranges have their canonical spelling, and no load balancer is a proxy.
+	ForOldProxies bool
+	// NoOpenRanges: no source range has all addresses.
+	NoOpenRanges bool
 }
 
 // Cluster makes small and unusual clusters. It uses everything in Services and EndpointSlices that the API
@@ -33,9 +36,8 @@ type Options struct {
 // cluster; a Cluster is any that is allowed. It is for comparing what two proxiers make of the same objects.
 type Cluster struct {
 	rng      *rand.Rand
-	seed     uint64
+	options  Options
 	families []corev1.IPFamily
-	tame     bool
 	objects  sim.Objects // sorted, except during a change
 	version  int64
 	stray    int // slices without a Service, so far
@@ -54,7 +56,7 @@ const randomNodes = 4
 
 // New returns the cluster of a seed.
 func New(o Options) *Cluster {
-	c := &Cluster{rng: rand.New(rand.NewPCG(o.Seed, 0x5eed)), seed: o.Seed, families: o.Families, tame: o.Tame}
+	c := &Cluster{rng: rand.New(rand.NewPCG(o.Seed, 0x5eed)), options: o, families: o.Families}
 	both := []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
 	if len(c.families) == 0 {
 		if c.chance(0.3) {
@@ -143,7 +145,7 @@ func (c *Cluster) node(i int) *corev1.Node {
 	name := fmt.Sprintf("node-%d", i)
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, UID: world.UIDOf(c.seed, "node/"+name), CreationTimestamp: metav1.NewTime(world.Epoch),
+			Name: name, UID: world.UIDOf(c.options.Seed, "node/"+name), CreationTimestamp: metav1.NewTime(world.Epoch),
 			Labels: map[string]string{corev1.LabelHostname: name},
 		},
 	}
@@ -174,7 +176,7 @@ func (c *Cluster) zone() string { return oneOfThe(c, "zone-a", "zone-a", "zone-b
 // spelled returns an address, sometimes in a spelling that only old objects have: with leading zeros, as an
 // IPv4-mapped IPv6 address, or not in the form of RFC 5952. The API server keeps such objects.
 func (c *Cluster) spelled(address string) string {
-	if !c.chance(0.04) || c.tame {
+	if !c.chance(0.04) || c.options.ForOldProxies {
 		return address
 	}
 	if strings.Contains(address, ":") {

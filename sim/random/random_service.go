@@ -64,7 +64,7 @@ func (c *Cluster) find(namespace, name string) (*corev1.Service, bool) {
 func (c *Cluster) service(namespace, name string) *corev1.Service {
 	svc := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: name, UID: world.UIDOf(c.seed, fmt.Sprintf("service/%s/%s/%d", namespace, name, c.version)),
+			Namespace: namespace, Name: name, UID: world.UIDOf(c.options.Seed, fmt.Sprintf("service/%s/%s/%d", namespace, name, c.version)),
 			CreationTimestamp: metav1.NewTime(world.Epoch.Add(time.Duration(c.rng.IntN(6)) * time.Minute)), // some are equal
 			Labels:            map[string]string{"app": name},
 		},
@@ -250,7 +250,7 @@ func (c *Cluster) setReachable(svc *corev1.Service) {
 func (c *Cluster) addIngress(svc *corev1.Service) {
 	ingress := corev1.LoadBalancerIngress{IP: c.address(c.anyFamily(), "198.18.0.", "2001:db8:18::", 1+c.rng.IntN(30))}
 	switch p := c.rng.Float64(); {
-	case p < 0.15:
+	case p < 0.15 && !c.options.ForOldProxies:
 		ingress.IPMode = ptr.To(corev1.LoadBalancerIPModeProxy)
 	case p < 0.3: // from before the field existed
 	case p < 0.4:
@@ -262,6 +262,17 @@ func (c *Cluster) addIngress(svc *corev1.Service) {
 }
 
 func (c *Cluster) sourceRange() string {
+	for {
+		text := c.anyRange()
+		r, ok := sim.ParsePrefix(text)
+		if ok && (c.options.NoOpenRanges && r.Bits() == 0 || c.options.ForOldProxies && r.Masked().String() != text) {
+			continue
+		}
+		return text
+	}
+}
+
+func (c *Cluster) anyRange() string {
 	if c.anyFamily() == corev1.IPv6Protocol {
 		return oneOfThe(c, "2001:db8:1::/48", " 2001:db8:2::/64", "2001:db8:1::/48 ", "fd00:192:0:2::/64", RandomNode6+"/128",
 			"2001:db8:1::5/48", "::/0", "FD00:192::/32")

@@ -38,7 +38,7 @@ func (c *Cluster) slice(svc *corev1.Service, family corev1.IPFamily, others []*d
 		},
 		AddressType: discoveryv1.AddressType(family),
 	}
-	s.UID = world.UIDOf(c.seed, fmt.Sprintf("slice/%s/%s/%d", s.Namespace, s.Name, c.version))
+	s.UID = world.UIDOf(c.options.Seed, fmt.Sprintf("slice/%s/%s/%d", s.Namespace, s.Name, c.version))
 	if len(svc.Spec.Selector) == 0 {
 		s.Labels[discoveryv1.LabelManagedBy] = "by-hand.example.com"
 	}
@@ -78,7 +78,7 @@ func (c *Cluster) setSlicePorts(s *discoveryv1.EndpointSlice, svc *corev1.Servic
 		if c.chance(0.04) {
 			p.Protocol = ptr.To(oneOfThe(c, corev1.ProtocolTCP, corev1.ProtocolUDP))
 		}
-		if c.chance(0.03) && !c.tame {
+		if c.chance(0.03) && !c.options.ForOldProxies {
 			p.Port = nil
 		}
 		s.Ports = append(s.Ports, p)
