@@ -89,7 +89,7 @@ func configure(spec *ebpf.CollectionSpec) error {
 	} {
 		variable := spec.Variables["__config_"+name]
 		if variable == nil {
-			return fmt.Errorf("Cilium's programs have no setting %s", name)
+			return fmt.Errorf("no setting %s in Cilium's programs", name)
 		}
 		if err := variable.Set(value); err != nil {
 			return fmt.Errorf("setting %s of Cilium's programs: %w", name, err)

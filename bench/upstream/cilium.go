@@ -46,7 +46,7 @@ func Cilium(ctx context.Context, opts Options) (paths CiliumPrograms, err error)
 const cilium = "github.com/cilium/cilium"
 
 // ErrNoClang means that the machine has no clang. Other errors wrap it.
-var ErrNoClang = errors.New("Cilium's programs for sockets need clang, which is not on PATH: install it (Debian: apt-get install clang)")
+var ErrNoClang = errors.New("no clang on PATH to compile the programs for sockets with: install it (Debian: apt-get install clang)")
 
 // socketFlags are for clang: as Cilium's agent compiles, with the agent's defaults where it replaces kube-proxy. Trace
 // events are off, since nothing reads them.
