@@ -31,7 +31,7 @@ func TestClients(t *testing.T) {
 // For each kind, the Service with the last dispatch position is used, and kinds without a Service are named. A load
 // balancer's client is allowed by its source ranges.
 func TestKindTargets(t *testing.T) {
-	r := probed(t, subject.All()[len(subject.All())-1], shapeOfKinds)
+	r := probed(t, subject.All()[0], shapeOfKinds)
 	ports := r.udpPorts(corev1.IPv4Protocol)
 	at := map[netip.AddrPort]int{}
 	for i, port := range ports {
@@ -61,5 +61,14 @@ func TestKindTargets(t *testing.T) {
 	targets, lacking, err = r.kindTargets(corev1.IPv4Protocol, AllKinds, nil)
 	if err != nil || len(targets) != 1 || targets[0].Kind != kindReject || !slices.Equal(lacking, AllKinds[1:]) {
 		t.Errorf("targets %v, lacking %v, %v; want only %s", targets, lacking, err, kindReject)
+	}
+	cilium, err := subject.Parse("cilium/lb")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r = probed(t, cilium, shapeOfKinds)
+	targets, lacking, err = r.kindTargets(corev1.IPv4Protocol, AllKinds, nil)
+	if err != nil || len(targets) != 1 || targets[0].Kind != kindReject || len(lacking) > 0 {
+		t.Errorf("%s: targets %v, lacking %v, %v; want only %s", cilium.Name, targets, lacking, err, kindReject)
 	}
 }
