@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/hex"
@@ -11,12 +12,15 @@ import (
 
 	"github.com/google/nftables"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"synclab/bench/netns"
 	"synclab/bench/subject"
 	"synclab/proxier"
 	"synclab/proxier/kernel"
 	"synclab/scenarios"
+	"synclab/sim"
 )
 
 // flush empties what the subject's backend calls a table. With nftables, any table means the subject's own: it is
@@ -185,7 +189,9 @@ func (r *Faults) deletedNftables(ctx context.Context, f *scenarios.Fault, name s
 		case "chain":
 			text, stillMissing, err = takeRules(family, l, lot)
 		default:
-			text, stillMissing, err = takeElement(family, l, lot)
+			var taken kernel.NftElement
+			taken, text, stillMissing, err = takeElement(family, l, lot)
+			stillMissing = r.unlessChanged(taken, stillMissing)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", family, err)
@@ -249,17 +255,51 @@ func takeRules(family corev1.IPFamily, l *liveTable, lot *rand.Rand) (string, fu
 	}, l.conn.Flush()
 }
 
+// unlessChanged ends the wait for a deleted element once a Service of its addresses has changed: the element may not have
+// to come back. Package visible checks the Service's endpoints anyway.
+func (r *Faults) unlessChanged(taken kernel.NftElement, stillMissing func(*liveTable) (string, error)) func(*liveTable) (string, error) {
+	owners, since := owners(r.World.Objects(), taken), r.Clock.Now()
+	return func(now *liveTable) (string, error) {
+		if slices.ContainsFunc(owners, func(name types.NamespacedName) bool { return r.touchedSince(name, since) }) {
+			return "", nil
+		}
+		return stillMissing(now)
+	}
+}
+
+// owners returns the Services of which an element has an address: their own, or an endpoint's.
+func owners(o *sim.Objects, e kernel.NftElement) (names []types.NamespacedName) {
+	holds := func(texts ...string) bool {
+		return slices.ContainsFunc(texts, func(text string) bool {
+			addr, ok := sim.ParseAddr(text)
+			return ok && (bytes.Contains(e.Key, addr.AsSlice()) || bytes.Contains(e.Data, addr.AsSlice()))
+		})
+	}
+	for _, svc := range o.Services {
+		if holds(svc.Spec.ClusterIPs...) || holds(svc.Spec.ExternalIPs...) ||
+			slices.ContainsFunc(svc.Status.LoadBalancer.Ingress, func(i corev1.LoadBalancerIngress) bool { return holds(i.IP) }) {
+			names = append(names, types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name})
+		}
+	}
+	for _, slice := range o.Slices {
+		if slices.ContainsFunc(slice.Endpoints, func(ep discoveryv1.Endpoint) bool { return holds(ep.Addresses...) }) {
+			names = append(names, types.NamespacedName{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]})
+		}
+	}
+	return names
+}
+
 // takeElement deletes an element of a set or map that packets do not update.
-func takeElement(family corev1.IPFamily, l *liveTable, lot *rand.Rand) (string, func(*liveTable) (string, error), error) {
+func takeElement(family corev1.IPFamily, l *liveTable, lot *rand.Rand) (taken kernel.NftElement, text string, stillMissing func(*liveTable) (string, error), err error) {
 	sets, err := l.conn.GetSets(l.table)
 	if err != nil {
-		return "", nil, fmt.Errorf("sets of table %s: %w", l.table.Name, err)
+		return taken, "", nil, fmt.Errorf("sets of table %s: %w", l.table.Name, err)
 	}
 	sets = slices.DeleteFunc(sets, func(s *nftables.Set) bool { return s.Anonymous || s.HasTimeout || s.Dynamic || s.Interval })
 	slices.SortFunc(sets, func(a, b *nftables.Set) int { return cmp.Compare(a.Name, b.Name) })
 	n, err := kernel.OpenNftables()
 	if err != nil {
-		return "", nil, err
+		return taken, "", nil, err
 	}
 	defer n.Close()
 	for len(sets) > 0 {
@@ -267,18 +307,19 @@ func takeElement(family corev1.IPFamily, l *liveTable, lot *rand.Rand) (string, 
 		set := sets[i]
 		elements, err := n.Elements(family, l.table.Name, set.Name)
 		if err != nil {
-			return "", nil, err
+			return taken, "", nil, err
 		}
 		if len(elements) == 0 {
 			sets = slices.Delete(sets, i, i+1)
 			continue
 		}
 		slices.SortFunc(elements, func(a, b kernel.NftElement) int { return slices.Compare(a.Key, b.Key) })
-		key := elements[lot.IntN(len(elements))].Key
+		taken = elements[lot.IntN(len(elements))]
+		key := taken.Key
 		if err := l.conn.SetDeleteElements(set, []nftables.SetElement{{Key: key}}); err != nil {
-			return "", nil, err
+			return taken, "", nil, err
 		}
-		stillMissing := func(now *liveTable) (string, error) {
+		stillMissing = func(now *liveTable) (string, error) {
 			n, err := kernel.OpenNftables()
 			if err != nil {
 				return "", err
@@ -290,7 +331,7 @@ func takeElement(family corev1.IPFamily, l *liveTable, lot *rand.Rand) (string, 
 			}
 			return fmt.Sprintf("set %s lacks element %x", set.Name, key), nil
 		}
-		return "deleted element " + hex.EncodeToString(key) + " of " + set.Name, stillMissing, l.conn.Flush()
+		return taken, "deleted element " + hex.EncodeToString(key) + " of " + set.Name, stillMissing, l.conn.Flush()
 	}
-	return "", nil, fmt.Errorf("table %s has no set with elements", l.table.Name)
+	return taken, "", nil, fmt.Errorf("table %s has no set with elements", l.table.Name)
 }

@@ -2,7 +2,9 @@ package fault
 
 import (
 	"bufio"
+	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,6 +26,8 @@ import (
 	"synclab/proxier"
 	"synclab/proxier/kernel"
 	"synclab/scenarios"
+	"synclab/sim"
+	"synclab/sim/world"
 )
 
 // newFaults makes the faults of a repetition without its other parts.
@@ -90,7 +94,7 @@ func takeOnce(t *testing.T, name, object string) (what, stillMissing string) {
 		case "chain":
 			what, back, err = takeRules(corev1.IPv4Protocol, l, lot)
 		default:
-			what, back, err = takeElement(corev1.IPv4Protocol, l, lot)
+			_, what, back, err = takeElement(corev1.IPv4Protocol, l, lot)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -367,5 +371,41 @@ func TestFaultIsReportedOnce(t *testing.T) {
 		if n := strings.Count(text, `"metric":"`+string(metric)+`","value":`+value+`,`); n != 1 {
 			t.Errorf("%s of %s s is recorded %d times:\n%s", metric, value, n, text)
 		}
+	}
+}
+
+// An element belongs to the Services of its addresses. Once one of them changes, the element may stay away.
+func TestOwnersOfAnElement(t *testing.T) {
+	name := func(text string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: "ns", Name: text, Labels: map[string]string{discoveryv1.LabelServiceName: text}}
+	}
+	o := &sim.Objects{
+		Services: []*corev1.Service{{ObjectMeta: name("a"), Spec: corev1.ServiceSpec{ClusterIPs: []string{"10.96.0.1"}}}, {ObjectMeta: name("b"), Spec: corev1.ServiceSpec{ExternalIPs: []string{"192.0.2.1"}}}},
+		Slices:   []*discoveryv1.EndpointSlice{{ObjectMeta: name("c"), Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.160.0.2"}}}}},
+	}
+	for _, test := range []struct {
+		element kernel.NftElement
+		want    string
+	}{
+		{kernel.NftElement{Key: []byte{10, 160, 0, 2, 10, 160, 0, 2}}, "[ns/c]"},
+		{kernel.NftElement{Key: []byte{10, 96, 0, 1, 6, 0, 0, 0, 0, 80, 0, 0}, Data: []byte{10, 160, 0, 2, 0, 80, 0, 0}}, "[ns/a ns/c]"},
+		{kernel.NftElement{Key: []byte{192, 0, 2, 1}}, "[ns/b]"},
+		{kernel.NftElement{Key: []byte{10, 160, 0, 3}}, "[]"},
+	} {
+		if got := fmt.Sprint(owners(o, test.element)); got != test.want {
+			t.Errorf("%x, %x: %s; want %s", test.element.Key, test.element.Data, got, test.want)
+		}
+	}
+	r, _ := inVirtualTime(t)
+	r.World = world.WorldOf(o, 1)
+	svc := o.Services[0]
+	addr := netip.MustParseAddr(svc.Spec.ClusterIPs[0])
+	missing := r.unlessChanged(kernel.NftElement{Key: addr.AsSlice()}, func(*liveTable) (string, error) { return "it", nil })
+	if text, err := missing(nil); text != "it" || err != nil {
+		t.Errorf("unchanged: %q, %v", text, err)
+	}
+	r.touch(svc, r.Clock.Now())
+	if text, err := missing(nil); text != "" || err != nil {
+		t.Errorf("changed: %q, %v", text, err)
 	}
 }
