@@ -117,7 +117,7 @@ func (r *ciliumReader) Generation() (Generation, error) {
 }
 
 func (r *ciliumReader) Look() (Snapshot, error) {
-	return clusterIPs{r, r.frontends, r.endpoints}, nil
+	return clusterIPs{reader: r, frontends: r.frontends, endpoints: r.endpoints}, nil
 }
 
 // Installed counts frontends as rules, and their backends as elements.

@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"synclab/proxier/plan"
 	"synclab/proxier/tracker"
 )
 
@@ -13,6 +14,8 @@ type clusterIPs struct {
 	reader RulesetReader
 	*frontends
 	endpoints func(place) ([]string, error)
+	// elsewhere: where this node has no endpoint that a traffic policy Local allows, packets go to the others.
+	elsewhere bool
 }
 
 func (l clusterIPs) Generation() (Generation, error) { return l.reader.Generation() }
@@ -22,10 +25,11 @@ func (l clusterIPs) Close()                          {}
 func (l clusterIPs) Port(family corev1.IPFamily, port tracker.ServicePortName) (State, error) {
 	var s State
 	s.Hidden.Cluster, s.Hidden.Local = true, true
-	at, local, shown := l.clusterIP(portKey{family, port})
+	at, by, shown := l.clusterIP(portKey{family, port})
 	if !shown {
 		return s, nil
 	}
+	local := by != nil && by.InternalPolicyLocal && !(l.elsewhere && len(by.Local) == 0)
 	texts, err := l.endpoints(at)
 	if err != nil {
 		return s, err
@@ -39,20 +43,20 @@ func (l clusterIPs) Port(family corev1.IPFamily, port tracker.ServicePortName) (
 	return s, nil
 }
 
-// clusterIP returns the place of a port's cluster IP, and whether it has the endpoints of this node only. It is not shown
-// if an older Service has the address.
-func (f *frontends) clusterIP(key portKey) (at place, local, shown bool) {
+// clusterIP returns the place of a port's cluster IP, and the port that has it; nil if that was deleted, and its endpoints
+// must disappear. It is not shown if an older Service has the address.
+func (f *frontends) clusterIP(key portKey) (at place, by *plan.ServicePort, shown bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	places := f.places[key]
 	if len(places) == 0 {
-		return place{}, false, false
+		return place{}, nil, false
 	}
 	claims := f.claims[places[0]]
-	if len(claims) == 0 { // the port was deleted: its endpoints must disappear
-		return places[0], false, true
+	if len(claims) == 0 {
+		return places[0], nil, true
 	}
-	return places[0], claims[0].InternalPolicyLocal, claims[0].Name == key.ServicePortName
+	return places[0], claims[0], claims[0].Name == key.ServicePortName
 }
 
 // Dispatched: Port uses the lookup of packets, so its endpoints are dispatched.

@@ -21,8 +21,8 @@ import (
 // mode ipvs sets the weight of an endpoint's real server to 0 when the endpoint is removed, and deletes the real server when
 // its last connection has ended. So real servers of weight 0 do not count.
 //
-// Only the cluster IP is read. kube-proxy writes the other addresses of a port in the same sync. They have other
-// endpoints: all of them, also with externalTrafficPolicy Local if no endpoint is local (k/k#97081).
+// Only the cluster IP is read. kube-proxy writes the other addresses of a port in the same sync. Where no endpoint is
+// local, a traffic policy Local means nothing (k/k#97081).
 //
 // IPVS has no generation and sends no events. Pending ports are read at every poll. For Quiet there is a fingerprint of
 // all servers, which is read for at most a twentieth of the time.
@@ -110,7 +110,7 @@ func (r *ipvsReader) fingerprint() (uint64, error) {
 }
 
 func (r *ipvsReader) Look() (Snapshot, error) {
-	return clusterIPs{r, r.frontends, r.endpoints}, nil
+	return clusterIPs{reader: r, frontends: r.frontends, endpoints: r.endpoints, elsewhere: true}, nil
 }
 
 // Installed counts virtual servers as rules and real servers as elements.
