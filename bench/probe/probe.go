@@ -119,7 +119,7 @@ func (t *Target) record(family corev1.IPFamily) raw.Record {
 }
 
 // targets picks the nearest UDP Services to positions at equal steps from first to last, a miss, and the kinds of
-// destinations. A miss is an address that no rule has, so that a packet crosses the whole chain.
+// destinations. A miss is an address that no rule has (see misses), so that a packet crosses the whole chain.
 func (r *Probes) targets(family corev1.IPFamily, p *scenarios.Probe) ([]Target, error) {
 	frontends, rules, err := r.Dispatch(family)
 	if err != nil {
@@ -149,7 +149,7 @@ func (r *Probes) targets(family corev1.IPFamily, p *scenarios.Probe) ([]Target, 
 	}
 	misses := r.misses(family, 1)
 	if len(misses) == 0 {
-		return nil, fmt.Errorf("no free %s address in %v for a miss", family, r.Scenario.Shape.ServiceCIDRs)
+		return nil, fmt.Errorf("no free %s address in %v for a miss", family, r.Scenario.Shape.PodCIDRs)
 	}
 	targets = append(targets, Target{Position: -1, Addr: misses[0]})
 	kinds, lacking, err := r.kindTargets(family, p.Kinds, at)
@@ -182,18 +182,22 @@ func (r *Probes) plainest(family corev1.IPFamily, frontends []iptables.Frontend)
 // missPort is no Service's port: generated Services use low ports.
 const missPort = 65000
 
-// misses returns n addresses in the Service ranges that no Service has, or fewer if there are not enough.
+// misses returns n addresses of the pods' ranges that no endpoint has, or fewer if there are not enough. They are not in
+// the Service ranges: kube-proxy drops packets to a free address there in mode nftables, in OUTPUT, and a dropped packet
+// ends before POSTROUTING and the device.
 func (r *Probes) misses(family corev1.IPFamily, n int) []netip.AddrPort {
 	var free []netip.AddrPort
 	taken := map[netip.Addr]bool{}
-	for _, svc := range r.World.Objects().Services {
-		for _, ip := range append([]string{svc.Spec.ClusterIP}, svc.Spec.ClusterIPs...) {
-			if addr, ok := sim.ParseAddr(ip); ok {
-				taken[addr] = true
+	for _, slice := range r.World.Objects().Slices {
+		for _, ep := range slice.Endpoints {
+			for _, ip := range ep.Addresses {
+				if addr, ok := sim.ParseAddr(ip); ok {
+					taken[addr] = true
+				}
 			}
 		}
 	}
-	for _, cidr := range r.Scenario.Shape.ServiceCIDRs {
+	for _, cidr := range r.Scenario.Shape.PodCIDRs {
 		prefix, err := netip.ParsePrefix(cidr)
 		if err != nil || pass.FamilyOf(prefix.Addr()) != family {
 			continue

@@ -66,7 +66,7 @@ func (s *Summary) keyTable() *doc.Table {
 			median(func(k KeyFigures) *estimate.Distribution { return k.FirstPacketFirst })),
 		field(doc.Column{Name: "First packet, last", Short: "1st packet", Legend: packet, Numeric: true, Title: "median at the last Service"},
 			median(func(k KeyFigures) *estimate.Distribution { return k.FirstPacketLast })),
-		field(doc.Column{Name: "miss", On: doc.Page, Numeric: true, Title: "median for an address of no Service"},
+		field(doc.Column{Name: "miss", On: doc.Page, Numeric: true, Title: "median for an address of no Service, outside of the Service ranges"},
 			median(func(k KeyFigures) *estimate.Distribution { return k.FirstPacketMiss })),
 		field(doc.Column{Name: "Rules", Numeric: true, Title: "all tables"}, func(k KeyFigures) doc.Cell { return doc.Optional(k.Rules, "count") }),
 		field(doc.Column{Name: "Busy", On: doc.Page, Numeric: true, Title: "share of the churn spent in syncs"},
