@@ -265,7 +265,7 @@ func (r *repetition) create(ctx context.Context, c scenarios.Create, name string
 	}
 	if c.Rate > 0 {
 		r.ready(ctx)
-		r.host.Work.Began, r.host.Work.CPU = r.Clock.Now(), r.host.CPU()
+		r.host.WorkBegins()
 		return r.Cluster.Play(ctx, trace, r.playOptions(name))
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"synclab/bench/machine"
 	"synclab/bench/pass"
 	"synclab/bench/process"
 	"synclab/bench/raw"
@@ -139,21 +140,29 @@ type work struct {
 	fault bool // the step is a fault: the work belongs to the changes after it
 	Began time.Time
 	CPU   time.Duration // of the subject until began
+	lab   time.Duration // of the lab's own process until began
 }
 
 func (r *Host) BeginWork(step *scenarios.Step, name string) {
 	switch {
 	case r.Work.step == "":
-		r.Work = work{step: name, fault: step.Fault != nil, Began: r.Clock.Now(), CPU: r.CPU()}
+		r.Work = work{step: name, fault: step.Fault != nil}
+		r.WorkBegins()
 	case r.Work.fault && step.Settle == nil:
 		r.Work.step, r.Work.fault = name, step.Fault != nil
 	}
 }
 
-// EndWork records the CPU time of the subject for a step and its consequences.
+// WorkBegins takes the time and the CPU times from which on the work of the current step counts.
+func (r *Host) WorkBegins() {
+	r.Work.Began, r.Work.CPU, r.Work.lab = r.Clock.Now(), r.CPU(), machine.OwnCPU()
+}
+
+// EndWork records the CPU times of the subject and of the lab for a step and its consequences.
 func (r *Host) EndWork() {
 	if now := r.CPU(); r.Work.step != "" && now > r.Work.CPU {
 		r.RecordAs(raw.Record{Unit: "s", Step: r.Work.step}, raw.SubjectCPU, (now - r.Work.CPU).Seconds())
+		r.RecordAs(raw.Record{Unit: "s", Step: r.Work.step}, raw.LabCPU, (machine.OwnCPU() - r.Work.lab).Seconds())
 	}
 	r.Work = work{}
 }
@@ -192,5 +201,11 @@ func (r *Host) PeakMemory() {
 	}
 	if rss, err := r.Subject.peakRSS(); err == nil {
 		r.RecordAs(raw.Record{Unit: "B"}, raw.PeakRSS, float64(rss))
+	}
+	if r.Process() == nil { // the subject is in this process
+		return
+	}
+	if rss, err := machine.ReadPeakRSS(); err == nil {
+		r.RecordAs(raw.Record{Unit: "B"}, raw.LabPeakRSS, float64(rss))
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -127,6 +128,15 @@ func kilobytes(value string) uint64 {
 		return 0
 	}
 	return n << 10
+}
+
+// OwnCPU returns the user and system time of this process so far, without its children.
+func OwnCPU() time.Duration {
+	var used unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &used); err != nil {
+		return 0
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 // ReadPeakRSS returns the largest resident set of this process so far, or since ResetPeakRSS, in bytes.

@@ -257,7 +257,9 @@ func oneFlow(protocol corev1.Protocol, from netip.Addr, to netip.AddrPort) (by n
 		_ = conn.SetDeadline(time.Now().Add(verdictPatience))
 		var b [64]byte
 		if network == "udp" {
-			_, err = conn.Write(b[:8])
+			if _, err = conn.Write(b[:8]); errors.Is(err, syscall.EPERM) { // a rule of OUTPUT drops it, which other proxiers do later
+				return by, traffic.TimedOut, nil
+			}
 		}
 		if err == nil {
 			var n int

@@ -96,6 +96,7 @@ const (
 	Chains        Metric = "chains"         // count, by table
 	RestoreBytes  Metric = "restore_bytes"  // B: sent by one sync
 	PeakRSS       Metric = "peak_rss"       // B: of the subject's process; with FeedInformers of the lab's process
+	LabPeakRSS    Metric = "lab_peak_rss"   // B: of the lab's own process, with the cluster and the fake API server; with FeedAPI
 	ChildPeakRSS  Metric = "child_peak_rss" // B: the largest tool of one sync
 	KernelMemory  Metric = "kernel_memory"  // B: slab and vmalloc growth over the ruleset, where it can be read
 	Backlog       Metric = "backlog"        // count: changes reported and not yet installed, when a sync starts
@@ -110,6 +111,7 @@ const (
 	ColdStartShare Metric = "cold_start_share" // s: the same start → Share percent of the Services are visible
 	ColdStart      Metric = "cold_start"       // s: start of the subject (of its process with FeedAPI) → every Service is visible
 	SubjectCPU     Metric = "subject_cpu"      // s: user and system time of the subject and its children in one step, without the shim's
+	LabCPU         Metric = "lab_cpu"          // s: user and system time of the lab's own process in that step; with FeedAPI
 	ChangesApplied Metric = "changes_applied"  // count: changes applied by one step
 	ToolCalls      Metric = "tool_calls"       // count: iptables and nft commands of one sync
 	ShimCost       Metric = "shim_cost"        // s: time that the shim adds to a call of a tool with so many Bytes of input

@@ -96,7 +96,16 @@ func (u Unit) count(v float64, b model.Basis) string { return digits(v, b) + " "
 
 // size formats the size of a cluster.
 func (c Cluster) size(b model.Basis) string {
-	return fmt.Sprintf("%s Service%s with %s endpoints each", digits(float64(c.Services), b), plural(c.Services), digits(c.Endpoints, b))
+	return fmt.Sprintf("%s Service%s with %s each", digits(float64(c.Services), b), plural(c.Services), c.endpoints(b))
+}
+
+// endpoints formats the endpoints of a Service.
+func (c Cluster) endpoints(b model.Basis) string {
+	text := digits(c.Endpoints, b)
+	if text == "1" {
+		return text + " endpoint"
+	}
+	return text + " endpoints"
 }
 
 // restsOn formats the basis of an extrapolated number; empty for others.
@@ -200,7 +209,7 @@ func (s *SubjectAnswer) sayLargest(q Question) string {
 	size, each, further := limit, "", "this is the end of the cost model's range"
 	switch unit {
 	case InServices:
-		size, each = l.Cluster.size(model.Extrapolated), fmt.Sprintf(" with %s endpoints each", digits(l.Cluster.Endpoints, l.Size.Basis))
+		size, each = l.Cluster.size(model.Extrapolated), fmt.Sprintf(" with %s each", l.Cluster.endpoints(l.Size.Basis))
 	case InNodes:
 		further = "the work of a proxier hardly depends on the number of nodes"
 	case InChanges:

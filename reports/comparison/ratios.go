@@ -107,6 +107,8 @@ func (c Comparison) words(t FigureText) string {
 		word, ratio = t.Less, 1/ratio
 	}
 	switch {
+	case Times(ratio) == "1.000":
+		return "the same within 0.1 %"
 	case c.Observed:
 		return "observed " + Times(ratio) + "× " + word
 	case c.Bound == "":

@@ -203,7 +203,7 @@ func (d *Diff) Verdict() []doc.Line {
 
 // Sentence describes one row: "synclab/nftables at 1,000 Services × 10: full sync from 1.00 s to 1.31 s, 1.31× (1.22–1.40); …".
 func (r Delta) Sentence() string {
-	where := strings.TrimSuffix(records.SizesText([]records.Cell{r.Cell})+records.SettingsTail(records.ShortSettings(r.Cell.Settings())), " endpoints")
+	where := records.ShortSizes([]records.Cell{r.Cell}) + records.SettingsTail(records.ShortSettings(r.Cell.Settings()))
 	one := diffRow{Subject: r.Subject, Where: where, Figure: doc.LowerFirst(r.Name()), Before: comparison.FigureValue(r.Before, false), After: comparison.FigureValue(r.After, false)}
 	if r.Ratio != nil {
 		one.Ratio = r.ratioText()

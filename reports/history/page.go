@@ -229,7 +229,7 @@ func (h *History) Verdict() []doc.Line {
 // Sentence describes the last change of a trend.
 func (h *History) Sentence(t Trend) string {
 	last, before := t.Levels[len(t.Levels)-1], t.Levels[len(t.Levels)-2]
-	where := strings.TrimSuffix(records.SizesText([]records.Cell{t.Cell})+records.SettingsTail(records.ShortSettings(t.Cell.Settings())), " endpoints")
+	where := records.ShortSizes([]records.Cell{t.Cell}) + records.SettingsTail(records.ShortSettings(t.Cell.Settings()))
 	text := fmt.Sprintf("%s at %s: %s from %s to %s", t.Subject, where, doc.LowerFirst(t.of.Title()), doc.Format(before.Value, t.Unit), doc.Format(last.Value, t.Unit))
 	if last.Ratio != nil {
 		text += ", " + last.ratioText()

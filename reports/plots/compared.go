@@ -55,7 +55,7 @@ func comparedDurations(s *sections.Summary) *figure.Figure {
 	if len(s.Collected.Pooled(raw.ColdStart)) > 0 {
 		title = "Reaction, cold start and syncs"
 	}
-	caption := "Medians with 95 % confidence intervals."
+	caption := "Medians with 95 % confidence intervals (from 6 repetitions on)."
 	if len(s.Collected.Pooled(raw.ToolSys)) > 0 {
 		caption += " The tall tick in the bar of a sync is the kernel time."
 	}
@@ -64,10 +64,10 @@ func comparedDurations(s *sections.Summary) *figure.Figure {
 }
 
 func comparedCost(s *sections.Summary) *figure.Figure {
-	title, caption := "Memory", "Medians with 95 % confidence intervals: peak memory of the process and of its largest tool."
+	title, caption := "Memory", "Medians with 95 % confidence intervals (from 6 repetitions on): peak memory of the process and of its largest tool."
 	if len(s.Collected.Pooled(raw.SubjectCPU)) > 0 {
 		title = "CPU and memory"
-		caption = "Medians with 95 % confidence intervals: CPU time of the subject and its tools, peak memory of its process and of its largest tool."
+		caption = "Medians with 95 % confidence intervals (from 6 repetitions on): CPU time of the subject and its tools, peak memory of its process and of its largest tool."
 	}
 	return comparedBars(s, "compared-cost", title, caption,
 		[]string{comparison.FigureCPU, comparison.FigureColdCPU, comparison.FigureRSS, comparison.FigureChildRSS})

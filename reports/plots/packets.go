@@ -28,7 +28,7 @@ func packetPositionFigure(s *sections.Summary) *figure.Figure {
 		return packetsByPosition(s)
 	}
 	f := &figure.Figure{Name: "first-packet-by-position", Title: "First-packet cost by dispatch position",
-		Caption: "The cost of one sendto of a new flow at the first … last Service (median, 95 % confidence interval) and for an " +
+		Caption: "The cost of one sendto of a new flow at the first … last Service (median, 95 % confidence interval (from 6 repetitions on)) and for an " +
 			"address of no Service (hollow, at the right end); the slope of the line is the cost of each rule in front, for every new flow."}
 	p := figure.NewPlot("dispatch position of the Service", "first packet, median")
 	lines := s.Traversal[max(0, len(s.Traversal)-maxPacketLines):]
@@ -113,7 +113,7 @@ func addEmptyLevel(f *figure.Figure, lines []sections.Traversal, panels ...*plot
 // packetSizeFigure draws the last and the middle position and the miss versus Services.
 func packetSizeFigure(s *sections.Summary, line records.SweepLine) *figure.Figure {
 	f := &figure.Figure{Name: "first-packet-vs-services", Title: "First-packet cost versus Services" + records.SettingsTail(line.Settings),
-		Caption: "Medians with 95 % confidence intervals. If dispatch is a list of rules, the costs of the last Service and of the miss grow with the number of Services."}
+		Caption: "Medians with 95 % confidence intervals (from 6 repetitions on). If dispatch is a list of rules, the costs of the last Service and of the miss grow with the number of Services."}
 	if manyPackets(s) {
 		return packetsBySize(s, line, f)
 	}

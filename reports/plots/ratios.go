@@ -27,7 +27,7 @@ func ratiosFigure(s *sections.Summary) *figure.Figure {
 	}
 	shown := c.Compared()
 	f := &figure.Figure{Name: "ratios", Title: "Ratios to the baseline at " + records.SizesText([]records.Cell{c.Cell}) + records.SettingsTail(records.ShortSettings(c.Cell.Settings())),
-		Caption: "Each figure of a subject divided by its baseline's: left of 1 it is faster or less, right of it slower or more. Lines are 95 % confidence intervals, " +
+		Caption: "Each figure of a subject divided by its baseline's: left of 1 it is faster or less, right of it slower or more. Lines are 95 % confidence intervals (from 6 repetitions on), " +
 			"or ranges where repetitions are too few. A hollow mark: no difference shown."}
 	p := figure.NewPlot("ratio to the baseline (log scale)", "")
 	low, high := 1.0, 1.0

@@ -132,7 +132,7 @@ func syncGrowthFigure(s *sections.Summary, line records.SweepLine) *figure.Figur
 	}
 	f := growthFigure(s, line, "sync-vs-services", "Full and partial sync versus Services", kinds)
 	if f != nil {
-		f.Caption = "Medians of syncs with 95 % confidence intervals, single syncs pale; the slope of a fitted line is the exponent: " +
+		f.Caption = "Medians of syncs with 95 % confidence intervals (from 6 repetitions on), single syncs pale; the slope of a fitted line is the exponent: " +
 			"1 means that twice the Services take twice as long, 2 four times."
 		if many {
 			f.Title = "Cold start and syncs versus Services" + records.SettingsTail(line.Settings)

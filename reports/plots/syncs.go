@@ -152,7 +152,7 @@ func (t textAt) Plot(c draw.Canvas, p *plot.Plot) {
 // and a mark at the median with its interval.
 func durationsFigure(s *sections.Summary) *figure.Figure {
 	f := &figure.Figure{Name: "sync-durations", Title: "Durations of syncs",
-		Caption: "Every sync is a pale dot. The mark is the median, its bar the 95 % confidence interval."}
+		Caption: "Every sync is a pale dot. The mark is the median, its bar the 95 % confidence interval (from 6 repetitions on)."}
 	p := figure.NewPlot("duration (log scale)", "")
 	type strip struct {
 		name   string

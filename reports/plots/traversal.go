@@ -128,7 +128,7 @@ func addPositions(p *plot.Plot, ends *figure.EndLabels, cost sections.PacketCost
 
 // packetsBySize draws the last Service and the miss versus Services, with the published chart behind them.
 func packetsBySize(s *sections.Summary, line records.SweepLine, f *figure.Figure) *figure.Figure {
-	f.Caption = "At the last Service of the dispatch, and for an address of no Service: medians with 95 % confidence intervals. If dispatch is a list of rules, the cost grows with the number of Services."
+	f.Caption = "At the last Service of the dispatch, and for an address of no Service: medians with 95 % confidence intervals (from 6 repetitions on). If dispatch is a list of rules, the cost grows with the number of Services."
 	f = comparedLines(s, line, f, []sizeLine{{"first packet, last Service", figure.TickSeconds, "s", (*records.Series).LastPosition},
 		{"first packet, address of no Service", figure.TickSeconds, "s", func(s *records.Series, c records.Cell) estimate.Sample { return s.At(c, -1) }}})
 	if f == nil || slices.Max(line.Sizes()) < 5000 {
@@ -205,6 +205,6 @@ func flowsBySize(s *sections.Summary, line records.SweepLine) *figure.Figure {
 		}})
 	}
 	f := &figure.Figure{Name: "flows-vs-services", Title: "New flows between namespaces versus Services" + records.SettingsTail(line.Settings),
-		Caption: "To the last Service of the dispatch: medians with 95 % confidence intervals. The established flow is the control."}
+		Caption: "To the last Service of the dispatch: medians with 95 % confidence intervals (from 6 repetitions on). The established flow is the control."}
 	return comparedLines(s, line, f, panels)
 }

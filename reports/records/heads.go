@@ -74,6 +74,15 @@ func Title(c *Collection) string {
 
 // SizesText is the range of the cells' sizes: "100 … 10,000 Services × 10 endpoints".
 func SizesText(cells []Cell) string {
+	text := ShortSizes(cells)
+	if strings.HasSuffix(text, " × 1") {
+		return text + " endpoint"
+	}
+	return text + " endpoints"
+}
+
+// ShortSizes is SizesText without its last word.
+func ShortSizes(cells []Cell) string {
 	services, endpoints := cells[0].Services, cells[0].Endpoints
 	most, mostEndpoints := services, endpoints
 	for _, cell := range cells {
@@ -88,7 +97,7 @@ func SizesText(cells []Cell) string {
 	if EndpointsText(mostEndpoints) != EndpointsText(endpoints) {
 		text += " … " + EndpointsText(mostEndpoints)
 	}
-	return text + " endpoints"
+	return text
 }
 
 // Measured is the time of the run.
