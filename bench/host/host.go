@@ -13,6 +13,7 @@ import (
 	"synclab/bench/pass"
 	"synclab/bench/process"
 	"synclab/bench/raw"
+	"synclab/bench/socketlb"
 	"synclab/bench/visible"
 	"synclab/scenarios"
 	"synclab/sim/front"
@@ -29,12 +30,14 @@ type Host struct {
 	// Mortal: a fault may kill the subject's process; it is then restarted.
 	Mortal atomic.Bool
 	// Reacting: the current step makes isolated changes.
-	Reacting  atomic.Bool
-	syncs     syncs
-	sockets   *sockets // of subject Cilium
-	profiling profiling
-	Work      work
-	spent     time.Duration // CPU time of stopped subjects
+	Reacting atomic.Bool
+	syncs    syncs
+	sockets  *socketlb.Balancer // of subject Cilium
+	// leaveGroup ends the cgroup of a run with subject Cilium.
+	leaveGroup func() error
+	profiling  profiling
+	Work       work
+	spent      time.Duration // CPU time of stopped subjects
 	// shimSpent is the shim's own CPU time in the calls before offset shimRead of its file.
 	shimSpent time.Duration
 	shimRead  int64

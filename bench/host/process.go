@@ -117,7 +117,7 @@ func (r *Host) openHarness(ctx context.Context) error {
 			r.Fail(fmt.Errorf("fake API server: %w", err))
 		}
 	}()
-	if r.About.Proxier == subject.Cilium {
+	if r.ClusterIPsOnly {
 		if err := r.openSockets(); err != nil {
 			return err
 		}

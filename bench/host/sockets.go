@@ -9,30 +9,26 @@ import (
 	"synclab/bench/cgroup"
 	"synclab/bench/netns"
 	"synclab/bench/socketlb"
+	"synclab/bench/subject"
 )
 
-// sockets are Cilium's programs for the sockets of this process, and of the pods' process that it starts later.
-type sockets struct {
-	*socketlb.Balancer
-	leave func() error
-}
-
 // openSockets prepares what Cilium's control plane and programs need: a BPF file system, without which the former does
-// not start, and a cgroup.
+// not start, and a cgroup. The programs are for the sockets of this process, and of the pods' process that it starts later.
+// The run's other subjects get the cgroup too, since its accounting costs something.
 func (r *Host) openSockets() error {
-	if err := netns.MountBPF(); err != nil {
-		return err
-	}
 	group, leave, err := cgroup.Join()
 	if err != nil {
 		return fmt.Errorf("a cgroup for Cilium's programs: %w", err)
 	}
-	balancer, err := socketlb.New(r.Tools.Sockets, group)
-	if err != nil {
-		return errors.Join(err, leave())
+	r.leaveGroup = leave
+	if r.About.Proxier != subject.Cilium {
+		return nil
 	}
-	r.sockets = &sockets{balancer, leave}
-	return nil
+	if err := netns.MountBPF(); err != nil {
+		return err
+	}
+	r.sockets, err = socketlb.New(r.Tools.Sockets, group)
+	return err
 }
 
 // attachInterval is the interval of checks for the maps of a process that starts.
@@ -72,8 +68,12 @@ func (r *Host) Close() error {
 	if r.Harness != nil {
 		r.Harness.Visible.Close()
 	}
-	if r.sockets == nil {
-		return nil
+	var err error
+	if r.sockets != nil {
+		err = r.sockets.Close()
 	}
-	return errors.Join(r.sockets.Close(), r.sockets.leave())
+	if r.leaveGroup != nil {
+		err = errors.Join(err, r.leaveGroup())
+	}
+	return err
 }

@@ -89,28 +89,33 @@ const setCount = 20
 // ToldSizes returns the sizes of all sets and maps of a table, in the order of their creation. It reads only the sizes
 // that the kernel reports without a dump of the elements: before Linux 6.16, none.
 func (n *Nftables) ToldSizes(family corev1.IPFamily, table string) (sizes []NftSize, err error) {
-	filter := attr.AppendText(nil, unix.NFTA_SET_TABLE, table)
 	err = n.ask(func() error {
-		sizes = sizes[:0]
-		return n.s.dump(unix.NFT_MSG_GETSET, nfProtocols[family], filter, func(attrs []byte) error {
-			size := NftSize{Elements: -1}
-			var err error
-			for a := range attr.All(attrs, &err) {
-				switch {
-				case a.Type == unix.NFTA_SET_NAME:
-					size.Set = a.Text()
-				case a.Type == setCount && len(a.Value) == 4:
-					size.Elements = int(a.Uint32())
-				}
-			}
-			sizes = append(sizes, size)
-			return err
-		})
+		sizes, err = n.s.toldSizes(family, table)
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("sets of %s table %s: %w", family, table, err)
 	}
 	return sizes, nil
+}
+
+func (s *socket) toldSizes(family corev1.IPFamily, table string) (sizes []NftSize, err error) {
+	filter := attr.AppendText(nil, unix.NFTA_SET_TABLE, table)
+	err = s.dump(unix.NFT_MSG_GETSET, nfProtocols[family], filter, func(attrs []byte) error {
+		size := NftSize{Elements: -1}
+		var err error
+		for a := range attr.All(attrs, &err) {
+			switch {
+			case a.Type == unix.NFTA_SET_NAME:
+				size.Set = a.Text()
+			case a.Type == setCount && len(a.Value) == 4:
+				size.Elements = int(a.Uint32())
+			}
+		}
+		sizes = append(sizes, size)
+		return err
+	})
+	return sizes, err
 }
 
 // Sizes returns the sizes of all sets and maps of a table, in the order of their creation. Where the kernel reports no

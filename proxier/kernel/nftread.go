@@ -119,7 +119,8 @@ func (n *Nftables) Elements(family corev1.IPFamily, table, set string) ([]NftEle
 // NftTally counts the content of a table.
 type NftTally struct{ Rules, Chains, Sets, Elements int }
 
-// Tally counts the content of a table, in time proportional to its size.
+// Tally counts the content of a table. Where the kernel reports no size of a set, it lists the elements. That takes the
+// square of their number: for each part of the answer the kernel walks through the set from its beginning.
 func (n *Nftables) Tally(family corev1.IPFamily, table string) (NftTally, error) {
 	var t NftTally
 	err := n.ask(func() error {
@@ -127,23 +128,15 @@ func (n *Nftables) Tally(family corev1.IPFamily, table string) (NftTally, error)
 		if err := n.s.eachChain(family, table, func(_ Chain, rules int) { t.Chains++; t.Rules += rules }); err != nil {
 			return err
 		}
-		var sets []string
-		filter := attr.AppendText(nil, unix.NFTA_SET_TABLE, table)
-		err := n.s.dump(unix.NFT_MSG_GETSET, nfProtocols[family], filter, func(attrs []byte) error {
-			var err error
-			for a := range attr.All(attrs, &err) {
-				if a.Type == unix.NFTA_SET_NAME {
-					sets = append(sets, a.Text())
-				}
-			}
-			return err
-		})
+		sizes, err := n.s.toldSizes(family, table)
 		if errors.Is(err, unix.ENOENT) && t == (NftTally{}) {
 			return nil
 		}
-		t.Sets = len(sets)
-		for _, set := range sets {
-			err = errors.Join(err, n.s.dumpElements(nfProtocols[family], table, set, func([]byte) error { t.Elements++; return nil }))
+		t.Sets = len(sizes)
+		for _, size := range sizes {
+			if t.Elements += max(size.Elements, 0); size.Elements < 0 {
+				err = errors.Join(err, n.s.dumpElements(nfProtocols[family], table, size.Set, func([]byte) error { t.Elements++; return nil }))
+			}
 		}
 		return err
 	})

@@ -66,5 +66,10 @@ func (r TileRow) More() string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), ", ")
 }
 
-// Width is the length of the bar in percent.
-func (r TileRow) Width() int { return int(100*min(max(r.Share, 0.01), 1) + 0.5) }
+// Width is the length of the bar in percent; 0 without a share.
+func (r TileRow) Width() int {
+	if r.Share <= 0 {
+		return 0
+	}
+	return int(100*min(max(r.Share, 0.01), 1) + 0.5)
+}

@@ -48,7 +48,6 @@ func verdictSection(s *sections.Summary) doc.Section {
 func chartSection(chart *doc.Plot) doc.Section {
 	out := doc.Section{ID: "chart", Title: "The main chart", Short: "Chart"}
 	if chart != nil {
-		out.Title = chart.Title
 		out.Add(doc.Block{On: doc.Page, Plots: []doc.Plot{*chart}})
 	}
 	return out

@@ -46,7 +46,9 @@ func facts(s *sections.Summary) verdict.Facts {
 		f.Pairs = pairs(c)
 		f.Control = control(s)
 		if f.Rankings = packetRankings(s, verdict.Differs(f.Control)); f.Rankings == nil {
-			f.Rankings = []verdict.Ranking{ranking(c)}
+			if f.Best = best(c); f.Best.Series == nil {
+				f.Rankings = []verdict.Ranking{ranking(c)}
+			}
 		}
 	}
 	return f
@@ -316,6 +318,33 @@ func bestFirst(name string) func(a, b comparison.Side) int {
 		}
 		return cmp.Compare(x.Value, y.Value)
 	}
+}
+
+// best finds, for each of the headlines, the subject that is better than the next one.
+func best(c *comparison.CellComparison) verdict.Best {
+	out := verdict.Best{Size: records.SizesText([]records.Cell{c.Cell}) + records.SettingsTail(records.ShortSettings(c.Cell.Settings()))}
+	for _, name := range headlines {
+		if name == comparison.FigureFirstPacket && c.Cell.InGuest() {
+			continue
+		}
+		sides := slices.DeleteFunc(slices.Clone(c.Sides), func(side comparison.Side) bool { return side.Figure(name) == nil })
+		if len(sides) < 2 {
+			continue
+		}
+		slices.SortStableFunc(sides, bestFirst(name))
+		apart, ok := comparison.Compare(sides[1].Figure(name), sides[0].Figure(name))
+		if !ok || !apart.Apart() {
+			continue
+		}
+		out.Observed = out.Observed || apart.Observed
+		i := slices.Index(out.Series, sides[0].Series)
+		if i < 0 {
+			i = len(out.Series)
+			out.Series, out.Figures = append(out.Series, sides[0].Series), append(out.Figures, nil)
+		}
+		out.Figures[i] = append(out.Figures[i], doc.LowerFirst(comparison.FigureTextOf(name).Text))
+	}
+	return out
 }
 
 // ranking orders the subjects by the first of the headlines that several have.

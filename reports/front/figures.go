@@ -61,7 +61,7 @@ func tileSection(s *sections.Summary) doc.Section {
 	}
 	against := ""
 	if len(c.Ratios) > 0 {
-		against = " Ratios are to kube-proxy on the same backend, else to the baseline of all."
+		against = " Ratios compare with kube-proxy in the same mode; where there is none, with " + c.Baseline + "."
 	}
 	out.Add(doc.Block{On: doc.Page, Soft: true, Note: "At " + records.SizesText([]records.Cell{cell}) + records.SettingsTail(records.ShortSettings(cell.Settings())) + ". " + s.MediansText() + against},
 		doc.Block{On: doc.Page, Tiles: all})

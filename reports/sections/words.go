@@ -397,7 +397,20 @@ func growthSentence(s *Summary) []string {
 	if len(told) == 0 {
 		return nil
 	}
+	withSettings(told, func(g *growthWords) (*string, string) { return &g.Series, g.Settings })
 	return []string{doc.Sentence(doubledSizes, told)}
+}
+
+// withSettings adds the settings to the names of series, if they differ.
+func withSettings[T any](told []T, of func(*T) (series *string, settings string)) {
+	_, first := of(&told[0])
+	if !slices.ContainsFunc(told, func(one T) bool { _, own := of(&one); return own != first }) {
+		return
+	}
+	for i := range told {
+		series, settings := of(&told[i])
+		*series += records.SettingsTail(records.ShortSettings(settings))
+	}
 }
 
 func capacitySentence(s *Summary) []string {
@@ -413,5 +426,6 @@ func capacitySentence(s *Summary) []string {
 	if len(told) == 0 {
 		return nil
 	}
+	withSettings(told, func(c *Capacity) (*string, string) { return &c.Series, c.Settings })
 	return []string{doc.Sentence(slosMet, sloWords{s.SLOs, told})}
 }

@@ -31,6 +31,7 @@ type Facts struct {
 	Answers    Answers
 	SLOs       []SLO
 	Control    Control
+	Best       Best
 	Rankings   []Ranking
 	Pairs      []Pair
 	Growth     []Growth
@@ -96,6 +97,14 @@ type Ranking struct {
 	Places []string // "synclab/nftables 1.02 ms"
 }
 
+// Best has the figures in which one subject is better than all others.
+type Best struct {
+	Size     string
+	Series   []string
+	Figures  [][]string // of each series
+	Observed bool       // too few repetitions for intervals
+}
+
 // Pair compares a subject with its baseline. Differences are such as "reaction 18× faster (17–20×)".
 type Pair struct {
 	Series, Baseline string
@@ -114,7 +123,7 @@ type Growth struct {
 // Of returns the lines of the verdict, the most important first.
 func Of(f Facts) []doc.Line {
 	var out []doc.Line
-	for _, rule := range []func(Facts) []doc.Line{incomplete, moves, saturated, stopped, violated, faults, flows, answers, slos, control, rankings, pairs, busy, growth} {
+	for _, rule := range []func(Facts) []doc.Line{incomplete, moves, saturated, stopped, violated, faults, flows, answers, best, slos, control, rankings, pairs, busy, growth} {
 		out = append(out, rule(f)...)
 	}
 	if len(out) == 0 {
@@ -188,7 +197,7 @@ func stopped(f Facts) (out []doc.Line) {
 
 func violated(f Facts) (out []doc.Line) {
 	for _, v := range f.Violated {
-		out = append(out, doc.Line{Level: doc.Bad, Text: fmt.Sprintf("%s violated %s %s.", v.Series, doc.JoinWords(v.Invariants), times(v.Times))})
+		out = append(out, doc.Line{Level: doc.Bad, Text: fmt.Sprintf("%s broke what must always hold, in %s: %s.", v.Series, doc.Plural(v.Times, "check"), doc.JoinWords(v.Invariants))})
 	}
 	return out
 }
@@ -204,12 +213,21 @@ func faults(f Facts) (out []doc.Line) {
 			out = append(out, doc.Line{Level: doc.Care, Text: fmt.Sprintf("%s: a recovery was observed from %d of %s.", one.Series, one.Recovered, doc.Plural(one.Times, "fault"))})
 			continue
 		}
-		out = append(out, doc.Line{Level: doc.Bad, Text: fmt.Sprintf("%s did not recover from %s: %s.", one.Series, doc.Plural(len(one.Never), "fault"), doc.JoinWords(some(one.Never)))})
+		out = append(out, doc.Line{Level: doc.Bad, Text: never(one)})
 	}
 	if len(clean) > 0 {
 		out = append(out, doc.Line{Level: doc.Good, Text: "Recovered from every fault: " + doc.JoinWords(clean) + "."})
 	}
 	return out
+}
+
+// never names the faults from which a subject did not recover.
+func never(one Faults) string {
+	text := fmt.Sprintf("%s did not recover from %d of %s: %s.", one.Series, len(one.Never), doc.Plural(one.Times, "fault"), doc.JoinWords(some(one.Never)))
+	if one.Recovered == 0 && len(one.Never) > 1 {
+		return fmt.Sprintf("%s did not recover from any of %s.", one.Series, doc.Plural(one.Times, "fault"))
+	}
+	return text
 }
 
 func flows(f Facts) (out []doc.Line) {
@@ -221,7 +239,7 @@ func flows(f Facts) (out []doc.Line) {
 	for _, one := range f.Flows {
 		failed := one.Failed
 		if len(f.Faults) > 0 && failed > 0 { // faults are meant to cost flows: they have a line of their own
-			around = append(around, fmt.Sprintf("%s %s of %s", one.Series, doc.Grouped(int64(failed)), doc.Grouped(int64(one.Flows))))
+			around = append(around, fmt.Sprintf("%s %s (%.2g %% of %s)", one.Series, doc.Grouped(int64(failed)), 100*float64(failed)/float64(one.Flows), doc.Grouped(int64(one.Flows))))
 			failed = 0
 		}
 		if one.Failed+one.Misrouted+one.LongBroken == 0 {
@@ -270,17 +288,18 @@ func answers(f Facts) []doc.Line {
 func slos(f Facts) (out []doc.Line) {
 	var names, order []string // of the SLOs; of the subjects
 	for _, s := range f.SLOs {
-		if text := s.Name + " ≤ " + s.Limit; !slices.Contains(names, text) {
+		if text := s.limit(); !slices.Contains(names, text) {
 			names = append(names, text)
 		}
 		if !slices.Contains(order, s.Series) {
 			order = append(order, s.Series)
 		}
 	}
-	var met, unclear, limited []string
+	var met, limited []string
+	unclear := map[string][]string{} // subjects by SLO
 	for _, series := range order {
-		up, down, open, sweep := -1, 0, false, false
-		var broken, measured []string
+		up, down, sweep := -1, 0, false
+		var broken, measured, open []string
 		for _, s := range f.SLOs {
 			if s.Series != series {
 				continue
@@ -289,7 +308,10 @@ func slos(f Facts) (out []doc.Line) {
 			if up < 0 || s.Up < up {
 				up = s.Up
 			}
-			open, sweep = open || s.Unclear, sweep || s.Sweep
+			sweep = sweep || s.Sweep
+			if s.Unclear {
+				open = append(open, s.limit())
+			}
 			switch {
 			case s.Down == 0:
 			case down == 0 || s.Down < down:
@@ -309,8 +331,10 @@ func slos(f Facts) (out []doc.Line) {
 			limited = append(limited, fmt.Sprintf("%s at no measured size, at %s Services it violates %s", series, doc.Grouped(int64(down)), doc.JoinWords(broken)))
 		case down > 0:
 			out = append(out, doc.Line{Level: doc.Bad, Text: fmt.Sprintf("%s violates %s.", series, doc.JoinWords(broken))})
-		case open:
-			unclear = append(unclear, series)
+		case len(open) > 0:
+			for _, name := range open {
+				unclear[name] = append(unclear[name], series)
+			}
 		case sweep:
 			met = append(met, series+" up to "+doc.Grouped(int64(up))+" Services"+own)
 		default:
@@ -321,8 +345,10 @@ func slos(f Facts) (out []doc.Line) {
 	if len(limited) > 0 {
 		out = append(out, doc.Line{Level: doc.Bad, Text: "SLOs are met only up to a size: " + strings.Join(limited, "; ") + "."})
 	}
-	if len(unclear) > 0 {
-		out = append(out, doc.Line{Level: doc.Care, Text: "Unclear SLOs with " + doc.JoinWords(unclear) + ": an interval contains the limit."})
+	for _, name := range names {
+		if who := unclear[name]; len(who) > 0 {
+			out = append(out, doc.Line{Level: doc.Care, Text: fmt.Sprintf("Not clear: %s with %s. The interval contains the limit.", name, doc.JoinWords(who))})
+		}
 	}
 	if len(met) > 0 {
 		out = append(out, doc.Line{Level: doc.Good, Text: "SLOs (" + strings.Join(names, ", ") + ") are met by " + doc.JoinWords(met) + "."})
@@ -330,7 +356,8 @@ func slos(f Facts) (out []doc.Line) {
 	return out
 }
 
-func (s SLO) words() string { return fmt.Sprintf("%s ≤ %s (%s)", s.Name, s.Limit, s.Value) }
+func (s SLO) limit() string { return s.Name + " ≤ " + s.Limit }
+func (s SLO) words() string { return fmt.Sprintf("%s (%s)", s.limit(), s.Value) }
 
 // controlsDiffer is the ratio of controls from which round trips of subjects cannot be compared.
 const controlsDiffer = 1.15
@@ -345,6 +372,21 @@ func control(f Facts) []doc.Line {
 	return []doc.Line{{Level: doc.Care, Text: fmt.Sprintf("The control differs between the subjects: a packet of an established flow, which no rule concerns, takes %s to %s. "+
 		"So does the machine's part of every round trip: do not compare handshakes and echoes between subjects of this run, only along the positions of one.",
 		doc.Format(f.Control.Least, "s"), doc.Format(f.Control.Most, "s"))}}
+}
+
+func best(f Facts) []doc.Line {
+	if len(f.Best.Series) == 0 {
+		return nil
+	}
+	var parts []string
+	for i, series := range f.Best.Series {
+		parts = append(parts, series+" in "+doc.JoinWords(f.Best.Figures[i]))
+	}
+	text := "Best at " + f.Best.Size + ": " + strings.Join(parts, "; ")
+	if f.Best.Observed {
+		text += " (observed in too few repetitions for intervals)"
+	}
+	return []doc.Line{{Level: doc.Info, Text: text + "."}}
 }
 
 func rankings(f Facts) (out []doc.Line) {
@@ -420,11 +462,4 @@ func short(v float64) string {
 		return doc.Grouped(int64(v + 0.5))
 	}
 	return strconv.FormatFloat(v, 'g', 2, 64)
-}
-
-func times(n int) string {
-	if n == 1 {
-		return "once"
-	}
-	return doc.Grouped(int64(n)) + " times"
 }

@@ -49,11 +49,11 @@ func (r *report) verdict() []doc.Line {
 	case len(r.givenSLOs()) == 0:
 		first = doc.Line{Level: doc.Info, Text: fmt.Sprintf("%s at %s, %s: no SLO was given.", use.Name, at, what)}
 	case len(violated) > 0:
-		first = doc.Line{Level: doc.Bad, Text: fmt.Sprintf("No: at %s, %s, %s violates %s.", at, what, use.Name, doc.JoinWords(violated))}
+		first = doc.Line{Level: doc.Bad, Text: fmt.Sprintf("No: at %s, %s, %s violates %s, with the settings in use.", at, what, use.Name, doc.JoinWords(violated))}
 	case len(unsure) > 0:
-		first = doc.Line{Level: doc.Care, Text: fmt.Sprintf("Perhaps: at %s, %s, %s may violate %s.", at, what, use.Name, doc.JoinWords(unsure))}
+		first = doc.Line{Level: doc.Care, Text: fmt.Sprintf("Perhaps: at %s, %s, %s may violate %s, with the settings in use.", at, what, use.Name, doc.JoinWords(unsure))}
 	default:
-		first = doc.Line{Level: doc.Good, Text: fmt.Sprintf("Yes: at %s, %s, %s meets every SLO.", at, what, use.Name)}
+		first = doc.Line{Level: doc.Good, Text: fmt.Sprintf("Yes: at %s, %s, %s meets every SLO, with the settings in use.", at, what, use.Name)}
 	}
 	if len(unknown) > 0 {
 		first.Text = strings.TrimSuffix(first.Text, ".") + "; not measured: " + doc.JoinWords(unknown) + "."

@@ -75,7 +75,7 @@ func (r *report) limitCell(l capacity.Limit) doc.Cell {
 		return doc.NoneFor("no quantity of an SLO was measured")
 	case l.Never && !l.Smaller:
 		cell.Loud, cell.Value = true, "0"
-		cell.Sub = subLines("at no evaluated size", basisText(l.Size))
+		cell.Sub = subLines("at no evaluated size")
 		return cell
 	case l.Never:
 		cell.Loud = true
