@@ -16,11 +16,11 @@ import (
 func TestClusterIPShowsWhatItsPolicyAllows(t *testing.T) {
 	name := tracker.ServicePortName{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "a"}, PortKey: tracker.PortKey{Protocol: corev1.ProtocolTCP}}
 	for what, c := range map[string]struct{ policyLocal, hasLocal, elsewhere, local bool }{
-		"policy Cluster":                  {false, true, false, false},
-		"policy Local":                    {true, true, false, true},
-		"policy Local, none local":        {true, false, false, true},
-		"policy Local, IPVS":              {true, true, true, true},
-		"policy Local, none local, IPVS":  {true, false, true, false},
+		"policy Cluster":                   {false, true, false, false},
+		"policy Local":                     {true, true, false, true},
+		"policy Local, none local":         {true, false, false, true},
+		"policy Local, IPVS":               {true, true, true, true},
+		"policy Local, none local, IPVS":   {true, false, true, false},
 		"policy Cluster, none local, IPVS": {false, false, true, false},
 	} {
 		t.Run(what, func(t *testing.T) {

@@ -295,7 +295,7 @@ func slos(f Facts) (out []doc.Line) {
 			order = append(order, s.Series)
 		}
 	}
-	var met, limited []string
+	var met, limited, over []string
 	unclear := map[string][]string{} // subjects by SLO
 	for _, series := range order {
 		up, down, sweep := -1, 0, false
@@ -330,7 +330,7 @@ func slos(f Facts) (out []doc.Line) {
 		case down > 0 && sweep:
 			limited = append(limited, fmt.Sprintf("%s at no measured size, at %s Services it violates %s", series, doc.Grouped(int64(down)), doc.JoinWords(broken)))
 		case down > 0:
-			out = append(out, doc.Line{Level: doc.Bad, Text: fmt.Sprintf("%s violates %s.", series, doc.JoinWords(broken))})
+			over = append(over, series+" violates "+doc.JoinWords(broken))
 		case len(open) > 0:
 			for _, name := range open {
 				unclear[name] = append(unclear[name], series)
@@ -341,7 +341,9 @@ func slos(f Facts) (out []doc.Line) {
 			met = append(met, series+own)
 		}
 	}
-	out = bounded(out)
+	if len(over) > 0 {
+		out = append(out, doc.Line{Level: doc.Bad, Text: strings.Join(some(over), "; ") + "."})
+	}
 	if len(limited) > 0 {
 		out = append(out, doc.Line{Level: doc.Bad, Text: "SLOs are met only up to a size: " + strings.Join(limited, "; ") + "."})
 	}
