@@ -19,7 +19,11 @@ import (
 func Verdict(s *sections.Summary) []doc.Line { return verdict.Of(facts(s)) }
 
 func facts(s *sections.Summary) verdict.Facts {
-	f := verdict.Facts{Stopped: comparison.Stopped(s.Collected), Loads: loads(s), SLOs: slos(s), Growth: growth(s)}
+	f := verdict.Facts{Loads: loads(s), SLOs: slos(s), Growth: growth(s)}
+	for _, text := range comparison.Stopped(s.Collected) {
+		text, _, _ = strings.Cut(text, " (not visible in the kernel") // which Services: the comparison has it
+		f.Stopped = append(f.Stopped, text)
+	}
 	for _, run := range s.Runs {
 		if run.Status != raw.StatusComplete {
 			text := "run " + run.Label + ": its status is " + cmp.Or(run.Status, "unknown")
@@ -320,6 +324,9 @@ func bestFirst(name string) func(a, b comparison.Side) int {
 	}
 }
 
+// bestTexts are the figures whose names alone do not tell them apart.
+var bestTexts = map[string]string{comparison.FigureReaction: "reaction to a single change", comparison.FigureNPL99: "latency p99 under churn"}
+
 // best finds, for each of the headlines, the subject that is better than the next one.
 func best(c *comparison.CellComparison) verdict.Best {
 	out := verdict.Best{Size: records.SizesText([]records.Cell{c.Cell}) + records.SettingsTail(records.ShortSettings(c.Cell.Settings()))}
@@ -342,7 +349,7 @@ func best(c *comparison.CellComparison) verdict.Best {
 			i = len(out.Series)
 			out.Series, out.Figures = append(out.Series, sides[0].Series), append(out.Figures, nil)
 		}
-		out.Figures[i] = append(out.Figures[i], doc.LowerFirst(comparison.FigureTextOf(name).Text))
+		out.Figures[i] = append(out.Figures[i], cmp.Or(bestTexts[name], doc.LowerFirst(comparison.FigureTextOf(name).Text)))
 	}
 	return out
 }

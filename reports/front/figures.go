@@ -24,7 +24,7 @@ var tiles = []struct {
 }{
 	{"", []string{comparison.FigureCold}, "start of the process → every Service visible", nil},
 	{"", []string{comparison.FigureNPL99, comparison.FigureReaction}, "change due → visible in the kernel", func(p sections.SLOs) float64 { return p.ProgrammingP99 }},
-	{"", []string{comparison.FigureFirstPacket}, "of a connection, to the last Service", nil},
+	{"", []string{comparison.FigureFirstPacket}, "of a connection, to the last Service; median", nil},
 	{"Peak memory", []string{comparison.FigureTotalRSS}, "of the proxier and its tools, resident", nil},
 }
 

@@ -163,16 +163,16 @@ func saturated(f Facts) (out []doc.Line) {
 		}
 		text := fmt.Sprintf("%s is saturated at %s: a sync takes %s", l.Series, l.Size, doc.Format(l.Sync, "s"))
 		if l.Gap > 0 {
-			text += ", and a change comes every " + doc.Format(l.Gap, "s")
+			text += fmt.Sprintf(", and changes come at %s a second", short(1/l.Gap))
 		}
 		text += fmt.Sprintf("; syncs ran %s of the time", percent(l.Busy))
 		if l.Sync > 0 && l.Gap > 0 && l.Sync > l.Gap {
-			text += fmt.Sprintf(". At this size it keeps up with %s changes a second", short(1/l.Sync))
+			text += fmt.Sprintf(". They would not run back to back below %s changes a second", short(1/l.Sync))
 			if l.Fits > 0 {
-				text += "; at this rate, with " + doc.Grouped(int64(l.Fits)) + " Services"
+				text += ", or at this rate with " + doc.Grouped(int64(l.Fits)) + " Services"
 			}
 		} else if l.Fits > 0 {
-			text += ". It keeps up with " + doc.Grouped(int64(l.Fits)) + " Services"
+			text += ". They did not run back to back with " + doc.Grouped(int64(l.Fits)) + " Services"
 		}
 		out = append(out, doc.Line{Level: doc.Bad, Text: text + "."})
 	}
@@ -197,7 +197,7 @@ func stopped(f Facts) (out []doc.Line) {
 
 func violated(f Facts) (out []doc.Line) {
 	for _, v := range f.Violated {
-		out = append(out, doc.Line{Level: doc.Bad, Text: fmt.Sprintf("%s broke what must always hold, in %s: %s.", v.Series, doc.Plural(v.Times, "check"), doc.JoinWords(v.Invariants))})
+		out = append(out, doc.Line{Level: doc.Bad, Text: fmt.Sprintf("With %s, %s failed: %s.", v.Series, doc.Plural(v.Times, "check"), doc.JoinWords(v.Invariants))})
 	}
 	return out
 }
@@ -342,7 +342,11 @@ func slos(f Facts) (out []doc.Line) {
 		}
 	}
 	if len(over) > 0 {
-		out = append(out, doc.Line{Level: doc.Bad, Text: strings.Join(some(over), "; ") + "."})
+		all := ""
+		if len(over) > 1 && len(over) == len(order) {
+			all = "None meets every SLO: "
+		}
+		out = append(out, doc.Line{Level: doc.Bad, Text: all + strings.Join(some(over), "; ") + "."})
 	}
 	if len(limited) > 0 {
 		out = append(out, doc.Line{Level: doc.Bad, Text: "SLOs are met only up to a size: " + strings.Join(limited, "; ") + "."})
