@@ -6,6 +6,7 @@ import (
 	"synclab/bench/host"
 	"synclab/bench/raw"
 	"synclab/bench/subject"
+	"synclab/proxier"
 	"synclab/proxier/iptables"
 	"synclab/proxier/kernel"
 )
@@ -13,36 +14,47 @@ import (
 // nftRuleBytes is the approximate size of a rule in a netlink batch of iptables-nft-restore.
 const nftRuleBytes = 600
 
-// fits rejects a cluster whose first full sync the nft variant could not send. For an ordinary user, the kernel limits
-// one batch, and the restore would fail until the settle step gives up. The lab's own proxier sends Services' chains in
-// batches that fit, but in layout classic all dispatch rules go in one.
+// The approximate size of a Service port and of an endpoint in the first transaction of kube-proxy (v1.37.2) with nft.
+const nftPortBytes, nftEndpointBytes = 750, 60
+
+// fits rejects a cluster whose first full sync the subject's tool could not send. For an ordinary user, the kernel limits
+// one batch, and it would fail until the settle step gives up. The lab's own proxier sends Services' chains in batches that
+// fit, but in layout classic all dispatch rules go in one.
 func (r *repetition) fits() error {
-	if r.Variant != iptables.Nft || r.Layout == iptables.Tree {
+	nft := r.About.Proxier == subject.KubeProxy && r.About.Backend == proxier.Nftables
+	if !nft && (r.Variant != iptables.Nft || r.Layout == iptables.Tree) {
 		return nil
 	}
 	limit, err := kernel.SendLimit()
 	if err != nil || limit == 0 {
 		return err
 	}
-	rules := 0
+	ports, endpoints := 0, 0
 	objects := r.World.Objects()
 	for _, svc := range objects.Services {
-		rules += len(svc.Spec.Ports)
+		ports += len(svc.Spec.Ports)
 	}
 	for _, slice := range objects.Slices {
-		if r.About.Proxier == subject.Synclab {
-			break
-		}
-		rules += 3 * len(slice.Endpoints) * len(slice.Ports)
+		endpoints += len(slice.Endpoints) * len(slice.Ports)
 	}
-	if need := rules * nftRuleBytes; need > limit {
-		err := fmt.Errorf("about %d rules are too many for one iptables-nft-restore of an ordinary user, whose limit here is %d: "+
-			"run as root, choose a smaller N, synclab/iptables-nft-tree or synclab/iptables-legacy, or run as root: sysctl net.core.wmem_default=%d",
-			rules, limit/nftRuleBytes, need*2)
-		if r.Feed == raw.FeedAPI { // the other subjects continue
-			return &host.ExceededError{Value: float64(limit / nftRuleBytes), Unit: "count", Err: fmt.Errorf("not run: %w", err)}
+	need, what, other := 0, "", ""
+	if nft {
+		need = ports*nftPortBytes + endpoints*nftEndpointBytes
+		what, other = fmt.Sprintf("%d Service ports with %d endpoints are too many for one transaction of nft, run by an ordinary user", ports, endpoints), "synclab/nftables"
+	} else {
+		if r.About.Proxier != subject.Synclab {
+			ports += 3 * endpoints
 		}
-		return err
+		need = ports * nftRuleBytes
+		what, other = fmt.Sprintf("about %d rules are too many for one iptables-nft-restore of an ordinary user, whose limit here is %d", ports, limit/nftRuleBytes),
+			"synclab/iptables-nft-tree or synclab/iptables-legacy"
 	}
-	return nil
+	if need <= limit {
+		return nil
+	}
+	err = fmt.Errorf("%s: run as root, choose a smaller N, %s, or run as root: sysctl net.core.wmem_default=%d", what, other, need*2)
+	if r.Feed == raw.FeedAPI { // the other subjects continue
+		return &host.ExceededError{Value: float64(limit / nftRuleBytes), Unit: "count", Err: fmt.Errorf("not run: %w", err)}
+	}
+	return err
 }
