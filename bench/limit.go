@@ -37,24 +37,22 @@ func (r *repetition) fits() error {
 	for _, slice := range objects.Slices {
 		endpoints += len(slice.Endpoints) * len(slice.Ports)
 	}
-	need, what, other := 0, "", ""
-	if nft {
-		need = ports*nftPortBytes + endpoints*nftEndpointBytes
-		what, other = fmt.Sprintf("%d Service ports with %d endpoints are too many for one transaction of nft, run by an ordinary user", ports, endpoints), "synclab/nftables"
-	} else {
+	// kube-proxy/nftables has a rule for each port, with all endpoints in a map.
+	rules, need, tool, other := ports, ports*nftPortBytes+endpoints*nftEndpointBytes, "nft", "synclab/nftables"
+	if !nft {
 		if r.About.Proxier != subject.Synclab {
-			ports += 3 * endpoints
+			rules += 3 * endpoints
 		}
-		need = ports * nftRuleBytes
-		what, other = fmt.Sprintf("about %d rules are too many for one iptables-nft-restore of an ordinary user, whose limit here is %d", ports, limit/nftRuleBytes),
-			"synclab/iptables-nft-tree or synclab/iptables-legacy"
+		need, tool, other = rules*nftRuleBytes, "iptables-nft-restore", "synclab/iptables-nft-tree or synclab/iptables-legacy"
 	}
 	if need <= limit {
 		return nil
 	}
-	err = fmt.Errorf("%s: run as root, choose a smaller N, %s, or run as root: sysctl net.core.wmem_default=%d", what, other, need*2)
+	fit := rules * limit / need
+	err = fmt.Errorf("about %d rules are too many for one batch of %s of an ordinary user, whose limit here is %d: "+
+		"run as root, choose a smaller N, %s, or run as root: sysctl net.core.wmem_default=%d", rules, tool, fit, other, need*2)
 	if r.Feed == raw.FeedAPI { // the other subjects continue
-		return &host.ExceededError{Value: float64(limit / nftRuleBytes), Unit: "count", Err: fmt.Errorf("not run: %w", err)}
+		return &host.ExceededError{Value: float64(fit), Unit: "count", Err: fmt.Errorf("not run: %w", err)}
 	}
 	return err
 }

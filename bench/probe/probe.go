@@ -182,20 +182,26 @@ func (r *Probes) plainest(family corev1.IPFamily, frontends []iptables.Frontend)
 // missPort is no Service's port: generated Services use low ports.
 const missPort = 65000
 
-// misses returns n addresses of the pods' ranges that no endpoint has, or fewer if there are not enough. They are not in
-// the Service ranges: kube-proxy drops packets to a free address there in mode nftables, in OUTPUT, and a dropped packet
-// ends before POSTROUTING and the device.
+// misses returns n addresses of the pods' ranges that no endpoint and no Service has, or fewer if there are not enough.
+// They are not in the Service ranges: kube-proxy drops packets to a free address there in mode nftables, in OUTPUT, and a
+// dropped packet ends before POSTROUTING and the device.
 func (r *Probes) misses(family corev1.IPFamily, n int) []netip.AddrPort {
 	var free []netip.AddrPort
 	taken := map[netip.Addr]bool{}
-	for _, slice := range r.World.Objects().Slices {
-		for _, ep := range slice.Endpoints {
-			for _, ip := range ep.Addresses {
-				if addr, ok := sim.ParseAddr(ip); ok {
-					taken[addr] = true
-				}
+	take := func(ips []string) {
+		for _, ip := range ips {
+			if addr, ok := sim.ParseAddr(ip); ok {
+				taken[addr] = true
 			}
 		}
+	}
+	for _, slice := range r.World.Objects().Slices {
+		for _, ep := range slice.Endpoints {
+			take(ep.Addresses)
+		}
+	}
+	for _, svc := range r.World.Objects().Services { // of a real cluster whose range the scenario does not know
+		take(append([]string{svc.Spec.ClusterIP}, svc.Spec.ClusterIPs...))
 	}
 	for _, cidr := range r.Scenario.Shape.PodCIDRs {
 		prefix, err := netip.ParsePrefix(cidr)

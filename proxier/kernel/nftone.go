@@ -83,7 +83,8 @@ type NftSize struct {
 	Elements int // -1: the kernel does not report it
 }
 
-// setCount is NFTA_SET_COUNT (Linux 6.16), which package unix does not have.
+// setCount is NFTA_SET_COUNT (Linux 6.16), which package unix does not have. Expired elements count until the kernel
+// collects them.
 const setCount = 20
 
 // ToldSizes returns the sizes of all sets and maps of a table, in the order of their creation. It reads only the sizes

@@ -157,7 +157,7 @@ func faults(s *sections.Summary) []verdict.Faults {
 				continue
 			}
 			total.Times += result.Times
-			if result.Never > 0 {
+			if total.Unrepaired += result.Never; result.Never > 0 {
 				total.Never = append(total.Never, sections.FaultName(name, names))
 			}
 			if result.Recovered != nil {
@@ -324,26 +324,38 @@ func bestFirst(name string) func(a, b comparison.Side) int {
 	}
 }
 
+// sidesBy returns the sides with a figure, the best first; nil if fewer than two have it, or if it cannot be compared.
+func sidesBy(c *comparison.CellComparison, name string) []comparison.Side {
+	if name == comparison.FigureFirstPacket && c.Cell.InGuest() {
+		return nil
+	}
+	sides := slices.DeleteFunc(slices.Clone(c.Sides), func(side comparison.Side) bool { return side.Figure(name) == nil })
+	if len(sides) < 2 {
+		return nil
+	}
+	slices.SortStableFunc(sides, bestFirst(name))
+	return sides
+}
+
+func placeOf(c *comparison.CellComparison) string {
+	return records.SizesText([]records.Cell{c.Cell}) + records.SettingsTail(records.ShortSettings(c.Cell.Settings()))
+}
+
 // bestTexts are the figures whose names alone do not tell them apart.
 var bestTexts = map[string]string{comparison.FigureReaction: "reaction to a single change", comparison.FigureNPL99: "latency p99 under churn"}
 
-// best finds, for each of the headlines, the subject that is better than the next one.
+// best finds, for each of the headlines, the subject that is better than the next one. That takes an interval: with few
+// repetitions, none is named.
 func best(c *comparison.CellComparison) verdict.Best {
-	out := verdict.Best{Size: records.SizesText([]records.Cell{c.Cell}) + records.SettingsTail(records.ShortSettings(c.Cell.Settings()))}
+	out := verdict.Best{Size: placeOf(c)}
 	for _, name := range headlines {
-		if name == comparison.FigureFirstPacket && c.Cell.InGuest() {
+		sides := sidesBy(c, name)
+		if sides == nil {
 			continue
 		}
-		sides := slices.DeleteFunc(slices.Clone(c.Sides), func(side comparison.Side) bool { return side.Figure(name) == nil })
-		if len(sides) < 2 {
+		if next, ok := comparison.Compare(sides[1].Figure(name), sides[0].Figure(name)); !ok || !next.Differs {
 			continue
 		}
-		slices.SortStableFunc(sides, bestFirst(name))
-		apart, ok := comparison.Compare(sides[1].Figure(name), sides[0].Figure(name))
-		if !ok || !apart.Apart() {
-			continue
-		}
-		out.Observed = out.Observed || apart.Observed
 		i := slices.Index(out.Series, sides[0].Series)
 		if i < 0 {
 			i = len(out.Series)
@@ -357,15 +369,11 @@ func best(c *comparison.CellComparison) verdict.Best {
 // ranking orders the subjects by the first of the headlines that several have.
 func ranking(c *comparison.CellComparison) verdict.Ranking {
 	for _, name := range headlines {
-		if name == comparison.FigureFirstPacket && c.Cell.InGuest() {
+		sides := sidesBy(c, name)
+		if sides == nil {
 			continue
 		}
-		sides := slices.DeleteFunc(slices.Clone(c.Sides), func(side comparison.Side) bool { return side.Figure(name) == nil })
-		if len(sides) < 2 {
-			continue
-		}
-		slices.SortStableFunc(sides, bestFirst(name))
-		out := verdict.Ranking{Figure: comparison.FigureTextOf(name).Text + " at " + records.SizesText([]records.Cell{c.Cell}) + records.SettingsTail(records.ShortSettings(c.Cell.Settings()))}
+		out := verdict.Ranking{Figure: comparison.FigureTextOf(name).Text + " at " + placeOf(c)}
 		for _, side := range sides {
 			out.Places = append(out.Places, side.Series+" "+comparison.FigureValue(side.Figure(name), false))
 		}

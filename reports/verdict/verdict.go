@@ -57,7 +57,8 @@ type Violated struct {
 type Faults struct {
 	Series           string
 	Times, Recovered int
-	Never            []string // names of the faults
+	Unrepaired       int      // faults from which it did not recover
+	Never            []string // their names
 	Slowest          float64  // recovery, in seconds; 0: none
 }
 
@@ -99,10 +100,9 @@ type Ranking struct {
 
 // Best has the figures in which one subject is better than all others.
 type Best struct {
-	Size     string
-	Series   []string
-	Figures  [][]string // of each series
-	Observed bool       // too few repetitions for intervals
+	Size    string
+	Series  []string
+	Figures [][]string // of each series
 }
 
 // Pair compares a subject with its baseline. Differences are such as "reaction 18× faster (17–20×)".
@@ -223,11 +223,11 @@ func faults(f Facts) (out []doc.Line) {
 
 // never names the faults from which a subject did not recover.
 func never(one Faults) string {
-	text := fmt.Sprintf("%s did not recover from %d of %s: %s.", one.Series, len(one.Never), doc.Plural(one.Times, "fault"), doc.JoinWords(some(one.Never)))
-	if one.Recovered == 0 && len(one.Never) > 1 {
-		return fmt.Sprintf("%s did not recover from any of %s.", one.Series, doc.Plural(one.Times, "fault"))
+	of := doc.Plural(one.Times, "fault")
+	if one.Unrepaired == one.Times && one.Times > 1 {
+		return fmt.Sprintf("%s did not recover from any of %s.", one.Series, of)
 	}
-	return text
+	return fmt.Sprintf("%s did not recover from %d of %s: %s.", one.Series, one.Unrepaired, of, doc.JoinWords(some(one.Never)))
 }
 
 func flows(f Facts) (out []doc.Line) {
@@ -388,11 +388,7 @@ func best(f Facts) []doc.Line {
 	for i, series := range f.Best.Series {
 		parts = append(parts, series+" in "+doc.JoinWords(f.Best.Figures[i]))
 	}
-	text := "Best at " + f.Best.Size + ": " + strings.Join(parts, "; ")
-	if f.Best.Observed {
-		text += " (observed in too few repetitions for intervals)"
-	}
-	return []doc.Line{{Level: doc.Info, Text: text + "."}}
+	return []doc.Line{{Level: doc.Info, Text: "Best at " + f.Best.Size + ": " + strings.Join(parts, "; ") + "."}}
 }
 
 func rankings(f Facts) (out []doc.Line) {
