@@ -110,7 +110,7 @@ func startCells(top int) (out []CalibrationCell) {
 
 // heldCells returns the cells beyond the fit, which goes up to a fifth of top.
 func heldCells(top int) []CalibrationCell {
-	return []CalibrationCell{{top, usualEndpoints, false}, {top, usualEndpoints, true}, {top / 2, 30, false}, {top, 5, false}}
+	return []CalibrationCell{{top, usualEndpoints, false}, {top / 2, manyEndpoints, false}, {top, usualEndpoints, true}, {top, 5, false}}
 }
 
 // lane is one subject's calibration.
