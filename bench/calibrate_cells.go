@@ -150,8 +150,8 @@ func (l *lane) passed(cell CalibrationCell, took time.Duration, exceeded bool) {
 	}
 }
 
-// candidates returns all cells that may come next: the ladder with three numbers of endpoints and with a skewed one, and
-// the asked cluster if it is no larger. Measured cells may come again.
+// candidates returns all cells that may come next: the ladder with three numbers of endpoints, and the asked cluster if
+// it is no larger. Measured cells may come again. Skewed cells are only held out: the cost model is of even ones.
 func (l *lane) candidates(asked CalibrationCell) (out []CalibrationCell) {
 	add := func(c CalibrationCell) {
 		if c.bulk() < l.limit && l.reps[c] < calibrationRounds && !slices.Contains(out, c) {
@@ -162,7 +162,7 @@ func (l *lane) candidates(asked CalibrationCell) (out []CalibrationCell) {
 		add(asked)
 	}
 	for _, size := range ladder(l.top) {
-		for _, c := range []CalibrationCell{{size, usualEndpoints, false}, {size, fewEndpoints, false}, {size, manyEndpoints, false}, {size, usualEndpoints, true}} {
+		for _, c := range []CalibrationCell{{size, usualEndpoints, false}, {size, fewEndpoints, false}, {size, manyEndpoints, false}} {
 			add(c)
 		}
 	}

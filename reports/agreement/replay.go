@@ -18,10 +18,10 @@ import (
 func settingsOf(about subject.Spec, p scenarios.Proxy, cost simulator.Cost) (set simulator.Settings, known bool) {
 	switch about.Proxier {
 	case subject.Synclab:
-		set = simulator.Synclab(cost, false)
+		set = simulator.Synclab(cost, true)
 		set.Runner.Policy, set.Runner.Burst = cmp.Or(runner.Policy(p.Policy), about.Policy), p.Burst
 	case subject.KubeProxy:
-		set = simulator.KubeProxy(cost, false)
+		set = simulator.KubeProxy(cost, true)
 	default:
 		return set, false
 	}

@@ -168,6 +168,11 @@ func (a *asker) fillIn(s *SubjectAnswer, grows bool) (err error) {
 		}
 	}
 	a.told("sensitivity")
+	asked := []Cluster{s.Today.Cluster, here.Cluster}
+	if s.Largest.Size.Median > 0 {
+		asked = append(asked, s.Largest.Cluster)
+	}
+	a.changes(asked)
 	return nil
 }
 

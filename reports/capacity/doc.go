@@ -20,7 +20,8 @@
 //  4. frontier.go evaluates policies at one size: the CPU and the latency of each. The recommended policy is the
 //     cheapest that meets the SLOs.
 //  5. sensitivity.go changes each input, and computes the change of the answer.
-//  6. compare.go compares the subjects. why.go names the largest part of a value.
+//  6. compare.go compares the subjects. why.go names the largest part of a value. modes.go names sizes at which a
+//     subject works in another way.
 //  7. words.go writes the answer in sentences. Package reports makes the page.
 //
 // Every number has a Basis: measured, interpolated or extrapolated. No number is shown without it.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"synclab/bench/raw"
-	"synclab/proxier/backend"
 	"synclab/reports/model"
 )
 
@@ -148,7 +147,7 @@ func (a *asker) rests(c Cluster, together int) (Estimate, error) {
 	if err != nil {
 		return e, err
 	}
-	if !a.large(c) {
+	if hourly(a.subject.Name, c) {
 		full, err := a.predict(c, model.Query{Kind: again(a.subject)})
 		if err != nil {
 			return e, err
@@ -157,9 +156,6 @@ func (a *asker) rests(c Cluster, together int) (Estimate, error) {
 	}
 	return Estimate{}.resting(e), nil
 }
-
-// large reports whether a cluster is too large for periodic full syncs.
-func (a *asker) large(c Cluster) bool { return float64(c.Services)*c.Endpoints > backend.LargeCluster }
 
 // worse returns the less certain of two estimates.
 func worse(a, b Estimate) Estimate {

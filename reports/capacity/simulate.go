@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"synclab/bench/subject"
-	"synclab/proxier/backend"
 	"synclab/proxier/runner"
 	"synclab/reports/model"
 	"synclab/sim/simulator"
@@ -45,10 +44,9 @@ type simulated struct {
 // settings returns the simulator's settings of a subject's proxier with a policy. Unknown programs get those of
 // kube-proxy.
 func settings(name string, c Cluster, p Policy, cost simulator.Cost) simulator.Settings {
-	large := float64(c.Services)*c.Endpoints > backend.LargeCluster
-	s := simulator.KubeProxy(cost, large)
+	s := simulator.KubeProxy(cost, hourly(name, c))
 	if strings.HasPrefix(name, subject.Synclab+"/") {
-		s = simulator.Synclab(cost, large)
+		s = simulator.Synclab(cost, hourly(name, c))
 	}
 	s.Runner.Policy, s.Runner.MinInterval, s.Runner.Burst = p.Runner, p.MinSyncPeriod, p.Burst
 	s.Runner.MaxInterval = max(s.Runner.MaxInterval, p.MinSyncPeriod)

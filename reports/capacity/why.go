@@ -119,7 +119,7 @@ func (a *asker) whyLatency(c Cluster, p Policy) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if full, err := a.predict(c, model.Query{Kind: again(a.subject)}); err == nil && !a.large(c) && full.Median > 0.005*3600 && full.Median > 2*partial.Median {
+	if full, err := a.predict(c, model.Query{Kind: again(a.subject)}); err == nil && hourly(a.subject.Name, c) && full.Median > 0.005*3600 && full.Median > 2*partial.Median {
 		return fmt.Sprintf("the hourly full sync of %s, during which changes wait", amount(Start, full.Median, full.Basis)), nil
 	}
 	if wait := p.MinSyncPeriod.Seconds(); wait > waits*s.p99 {

@@ -14,7 +14,8 @@
 //     delay.
 //  2. forms.go lists the candidate formulas: constants, lines, powers, and lines with a bend. Their variables are
 //     Services, endpoints and rules. Formulas for partial syncs also have a part that grows with the changes. All
-//     coefficients are costs, so none is negative. model.go excludes formulas that only noise can support.
+//     coefficients are costs, so none is negative. model.go excludes formulas that only noise can support, and laws.go
+//     those that contradict a known cause.
 //  3. solve.go fits a formula to points. It uses relative errors, since the values spread over decades. Its loss is
 //     robust (Huber), since machines have hiccups.
 //  4. choose.go tests all formulas on sizes that were left out of the fit: each size in turn, and all sizes beyond one.
@@ -35,8 +36,8 @@
 //     validate_table.go sums up the errors by quantity, by subject and by distance beyond the fit. judge.go estimates
 //     which cell a calibration should measure next. usable.go checks whether a subject has enough data for an answer.
 //
-// Not modelled: effects that no measured cell shows, such as those of a cache, a kernel limit or a time-out; failed
-// syncs; the effect of other processes on the node; chains that kube-proxy leaves for a later cleanup; Services of
-// other types or with more ports than in the calibration; dual stack, where the sync of each family is a separate
-// point.
+// Not modelled: Services with different numbers of endpoints, which only validations contain; effects that no measured
+// cell shows, such as those of a cache, a kernel limit or a time-out; failed syncs; the effect of other processes on
+// the node; chains that kube-proxy leaves for a later cleanup; Services of other types or with more ports than in the
+// calibration; dual stack, where the sync of each family is a separate point.
 package model

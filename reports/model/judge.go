@@ -19,9 +19,6 @@ var figures = []struct {
 	{Query{Quantity: PeakRSS}, 0.5},
 }
 
-// otherShape is the weight of a cell whose shape differs from the requested cluster.
-const otherShape = 0.3
-
 // Judge uses the fits to a subject's records so far. For each cell it estimates the durations of its syncs, and how
 // much a measurement would narrow the intervals for the requested cluster. Without fits it returns nil.
 func Judge(subject string, records []raw.Record, o FitOptions, asked bench.CalibrationCell, cells []bench.CalibrationCell) []bench.Judgement {
@@ -39,9 +36,6 @@ func Judge(subject string, records []raw.Record, o FitOptions, asked bench.Calib
 		out[i].Full, out[i].Partial = s.bounds(Full, c), s.bounds(Partial, c)
 		for _, f := range figures {
 			out[i].Gain += f.counts * s.gain(f.Query, asked, c)
-		}
-		if c.Skewed != asked.Skewed { // another shape shows the effect of the shape, and less of the effect of the size
-			out[i].Gain *= otherShape
 		}
 	}
 	return out

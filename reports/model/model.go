@@ -169,10 +169,10 @@ func (s *Subject) fit(q Quantity, kind string, o FitOptions) {
 	if q.ofPackets() && !s.crossing() {
 		points = lastPositions(points)
 	}
-	if q.counted() { // cells of another shape have other exact counts
-		if plain := slices.DeleteFunc(slices.Clone(points), func(p Point) bool { return p.Shape != "" }); len(plain) > 1 {
-			points = plain
-		}
+	// Where a few Services have most endpoints, all costs differ: they depend on how many Services have several
+	// endpoints, and how many different numbers of endpoints there are.
+	if plain := slices.DeleteFunc(slices.Clone(points), func(p Point) bool { return p.Shape != "" }); len(plain) > 1 {
+		points = plain
 	}
 	if len(points) == 0 || !wanted {
 		return
@@ -204,7 +204,13 @@ func (s *Subject) fit(q Quantity, kind string, o FitOptions) {
 	})
 	hash := fnv.New64a()
 	fmt.Fprint(hash, s.Name, "/", q, "/", kind)
-	t, fitted, ok := fitTerm(points, at, tried, rand.New(rand.NewPCG(o.Seed, hash.Sum64())))
+	fit := func(tried []Form) (Term, *sample, bool) {
+		return fitTerm(points, at, tried, rand.New(rand.NewPCG(o.Seed, hash.Sum64())))
+	}
+	t, fitted, ok := fit(caused(s.Name, q, kind, tried))
+	if !ok { // too few points for the formulas of a cause
+		t, fitted, ok = fit(tried)
+	}
 	if !ok {
 		return
 	}

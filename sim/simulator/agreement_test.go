@@ -180,7 +180,7 @@ func agreements(t *testing.T) map[string]struct {
 	seed := seeds.Of(t)
 	cost := Linear{Full: 1700 * time.Millisecond, Partial: 43 * time.Millisecond, PerService: 11 * time.Millisecond, Spread: 0.2}
 	with := func(change func(*Settings)) Settings {
-		s := Synclab(cost, false)
+		s := Synclab(cost, true)
 		s.Seed = seed
 		change(&s)
 		return s

@@ -187,7 +187,7 @@ func TestFleetEnds(t *testing.T) {
 	if _, err := RunFleet(ctx, nil, List(nil), FleetOptions{Span: Span{Length: time.Hour}}); err == nil {
 		t.Error("a fleet lived on when its context had ended")
 	}
-	r, err := RunFleet(t.Context(), []Class{{Nodes: 2, Settings: Synclab(Linear{Full: time.Second}, false)}}, List(nil), FleetOptions{Span: Span{Length: 3 * time.Hour}})
+	r, err := RunFleet(t.Context(), []Class{{Nodes: 2, Settings: Synclab(Linear{Full: time.Second}, true)}}, List(nil), FleetOptions{Span: Span{Length: 3 * time.Hour}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,9 +201,9 @@ func TestFleetEnds(t *testing.T) {
 func day(length time.Duration, nodes int, perSecond float64) ([]Class, Source, FleetOptions, error) {
 	cost := Linear{Full: 3 * time.Second, Partial: 80 * time.Millisecond, PerService: 400 * time.Microsecond, Spread: 0.15}
 	classes := []Class{
-		{Name: "8 cores", Nodes: nodes * 6 / 10, Settings: Synclab(cost, true), Phase: 10 * time.Second, Noise: 0.1},
-		{Name: "2 cores", Nodes: nodes * 3 / 10, Settings: Synclab(cost, true), Phase: 10 * time.Second, Noise: 0.1},
-		{Name: "kube-proxy", Nodes: nodes / 10, Settings: KubeProxy(cost, true), Phase: 10 * time.Second, Noise: 0.1},
+		{Name: "8 cores", Nodes: nodes * 6 / 10, Settings: Synclab(cost, false), Phase: 10 * time.Second, Noise: 0.1},
+		{Name: "2 cores", Nodes: nodes * 3 / 10, Settings: Synclab(cost, false), Phase: 10 * time.Second, Noise: 0.1},
+		{Name: "kube-proxy", Nodes: nodes / 10, Settings: KubeProxy(cost, false), Phase: 10 * time.Second, Noise: 0.1},
 	}
 	classes[1].Settings.Factor = 3
 	source, err := Poisson{Population: Population{Services: 20_000}, Rate: Rate{PerSecond: perSecond}}.Source(1)

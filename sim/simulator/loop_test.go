@@ -61,7 +61,7 @@ func TestLoopByHand(t *testing.T) {
 
 // Changes that are not installed at the end wait, and were missing until then.
 func TestWaitingAtTheEnd(t *testing.T) {
-	s := Synclab(Linear{Full: time.Second, Partial: time.Second}, false)
+	s := Synclab(Linear{Full: time.Second, Partial: time.Second}, true)
 	s.FailProbability = 1
 	events := []Event{{Due: time.Second, Weight: 1}, {Due: 40 * time.Second, Service: 1, Weight: 1}, {Due: time.Minute, Weight: 1}}
 	r, err := Run(s, List(events), Options{Span: Span{Length: time.Minute}})
@@ -74,7 +74,7 @@ func TestWaitingAtTheEnd(t *testing.T) {
 }
 
 func TestSettingsAreChecked(t *testing.T) {
-	fine := Synclab(Linear{}, false)
+	fine := Synclab(Linear{}, true)
 	for name, change := range map[string]func(*Settings, *Span){
 		"no cost":     func(s *Settings, _ *Span) { s.Cost = nil },
 		"factor":      func(s *Settings, _ *Span) { s.Factor = -1 },
@@ -105,7 +105,7 @@ func ExampleRun() {
 		return
 	}
 	cost := Linear{Full: 3 * time.Second, Partial: 80 * time.Millisecond, PerService: 400 * time.Microsecond}
-	r, err := Run(Synclab(cost, true), changes, Options{Span: Span{Length: time.Hour, Settle: time.Minute, Since: time.Minute}})
+	r, err := Run(Synclab(cost, false), changes, Options{Span: Span{Length: time.Hour, Settle: time.Minute, Since: time.Minute}})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -126,7 +126,7 @@ func BenchmarkLoop(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		r, err := Run(Synclab(cost, true), source, Options{Span: Span{Length: time.Hour, Settle: time.Minute}})
+		r, err := Run(Synclab(cost, false), source, Options{Span: Span{Length: time.Hour, Settle: time.Minute}})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -18,7 +18,7 @@ type Settings struct {
 	Factor float64
 	// Runner decides when to sync, as in the proxier; its Clock is not used.
 	Runner runner.Options
-	// FullInterval is the time after which a full sync runs without a request. 0: never, as in large clusters.
+	// FullInterval is the time after which a full sync runs without a request. 0: never.
 	FullInterval time.Duration
 	// FailProbability of each sync: a failed sync installs nothing, but takes its time.
 	FailProbability float64
@@ -37,13 +37,13 @@ const (
 	hourly        = time.Hour
 )
 
-// Synclab returns a node with this repository's proxier and its defaults; large clusters have no hourly full sync.
-func Synclab(cost Cost, large bool) Settings {
+// Synclab returns a node with this repository's proxier and its defaults. hourlyFull: a full sync runs every hour.
+func Synclab(cost Cost, hourlyFull bool) Settings {
 	s := Settings{
 		Cost: cost, FullInterval: hourly,
 		Runner: runner.Options{Policy: runner.TokenBucket, MinInterval: minSyncPeriod, MaxInterval: hourly, RetryInterval: syncPeriod},
 	}
-	if large {
+	if !hourlyFull {
 		s.FullInterval = 0
 	}
 	return s
@@ -51,8 +51,8 @@ func Synclab(cost Cost, large bool) Settings {
 
 // KubeProxy returns a node with kube-proxy 1.36 and its defaults. The interval runs from the end of a sync to the next
 // start. Retries wait for the whole sync period, and a full sync follows a failure.
-func KubeProxy(cost Cost, large bool) Settings {
-	s := Synclab(cost, large)
+func KubeProxy(cost Cost, hourlyFull bool) Settings {
+	s := Synclab(cost, hourlyFull)
 	s.Runner.Policy = runner.CompletionToStart
 	s.Runner.FirstRetry = syncPeriod
 	s.FullAfterFailure = true

@@ -30,8 +30,22 @@ type census struct {
 	Ports    int // of the Services: each has separate rules
 	// Endpoints is the mean number of ready endpoints of a port, of the family that has more.
 	Endpoints float64
+	Most      int // endpoints of one Service
+	Single    int // Services with at most one endpoint
 	Nodes     int
 	Dual      bool // there are endpoints of both families
+}
+
+// Uneven is a remark where the Services have different numbers of endpoints; empty: about the same. A cost model is of
+// Services with equally many.
+func (c census) Uneven() string {
+	if float64(c.Most) <= 2*max(1, c.Endpoints) && (10*c.Single <= c.Services || c.Most <= 1) {
+		return ""
+	}
+	return fmt.Sprintf("a Service has up to %s endpoints, and %.0f %% have at most one, while the cost model is of Services with equally many: "+
+		"in such a cluster, kube-proxy/nftables needs less time for full syncs (a Service with one endpoint needs no map), and synclab/nftables more "+
+		"(each number of endpoints is a chain of its own); 'synclab calibrate --hold-out' measures both",
+		doc.Grouped(int64(c.Most)), 100*float64(c.Single)/float64(max(1, c.Services)))
 }
 
 func (c census) String() string {
@@ -70,21 +84,34 @@ func CensusOf(o *sim.Objects) census {
 		ports[types.NamespacedName{Namespace: s.Namespace, Name: s.Name}] = len(s.Spec.Ports)
 	}
 	byFamily := map[discoveryv1.AddressType]int{}
+	byService := map[types.NamespacedName]map[discoveryv1.AddressType]int{}
+	for name := range ports {
+		byService[name] = map[discoveryv1.AddressType]int{}
+	}
 	on := map[string]bool{}
 	for _, slice := range o.Slices {
-		n := ports[serviceOfSlice(slice)]
+		n, ofService := ports[serviceOfSlice(slice)], byService[serviceOfSlice(slice)]
 		for _, e := range slice.Endpoints {
 			if e.NodeName != nil {
 				on[*e.NodeName] = true
 			}
 			if e.Conditions.Ready == nil || *e.Conditions.Ready {
 				byFamily[slice.AddressType] += n
+				if ofService != nil {
+					ofService[slice.AddressType]++
+				}
 			}
 		}
 	}
 	v4, v6 := byFamily[discoveryv1.AddressTypeIPv4], byFamily[discoveryv1.AddressTypeIPv6]
 	if c.Ports > 0 {
 		c.Endpoints = float64(max(v4, v6)) / float64(c.Ports)
+	}
+	for _, n := range byService {
+		most := max(n[discoveryv1.AddressTypeIPv4], n[discoveryv1.AddressTypeIPv6])
+		if c.Most = max(c.Most, most); most <= 1 {
+			c.Single++
+		}
 	}
 	c.Dual = v4 > 0 && v6 > 0
 	c.Nodes = max(len(o.Nodes), len(on))

@@ -36,7 +36,7 @@ func Subjects() map[string]Laws {
 		"kube-proxy/nftables": {
 			FullGo:      func(s, n float64) float64 { return 0.05 + 8e-6*n },
 			FullUser:    func(s, n float64) float64 { return 0.02 + 12e-6*n },
-			FullSys:     func(s, n float64) float64 { return 0.01 + 2.5e-9*n*n },
+			FullSys:     func(s, n float64) float64 { return 0.01 + 250e-9*s*s },
 			PartialGo:   func(s, n, c float64) float64 { return 0.01 + 0.5e-6*n },
 			PartialUser: func(s, n, c float64) float64 { return 0.01 + 1e-6*n },
 			PartialSys:  func(s, n, c float64) float64 { return 0.01 + 0.8e-9*n*n + 0.2e-3*c },

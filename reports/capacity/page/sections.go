@@ -268,7 +268,8 @@ func (r *report) rawSection() doc.Section {
 var assumptions = []string{
 	"The numbers are for one kind of machine: the kernel, the tools and the processor of the calibration. Another processor or kernel needs its " +
 		"own calibration, which takes minutes.",
-	"Services are as in the calibration: one port, plain cluster IPs, one IP family. Other types, more ports and a second family cost more.",
+	"Services are as in the calibration: one port, plain cluster IPs, one IP family, equally many endpoints. Other types, more ports and a " +
+		"second family cost more.",
 	"Beyond the largest measured size, another cost model may apply: because of a small cache, a kernel limit or a time-out. Intervals grow with " +
 		"the distance, but do not include such effects.",
 	"Network programming latency starts when a change reaches the API server if the calibration measured the watch delay, else when the node's " +
