@@ -98,8 +98,8 @@ func (w *Watcher) period() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case len(w.pending) > 0:
-		waited := w.opts.Clock.Since(w.pending[0].queue[0].asked)
+	case len(w.listed) > 0:
+		waited := w.opts.Clock.Since(w.listed[0].queue[0].asked)
 		return min(w.opts.Period, max(finePeriod, waited/finePart))
 	case w.quieters > 0:
 		return idlePeriod
@@ -116,7 +116,7 @@ func (w *Watcher) step() {
 		w.mu.Unlock()
 		return
 	}
-	tool, force, pending := w.tool, w.force, len(w.pending)
+	tool, force, pending := w.tool, w.force, w.pending()
 	w.tool, w.force = time.Time{}, false
 	moved := w.polled && generation != w.generation
 	dispatch := w.again || !w.polled || generation.Dispatch != w.generation.Dispatch
@@ -181,6 +181,7 @@ func (w *Watcher) lookAt(moment time.Time) error {
 		return err
 	}
 	defer look.Close()
+	defer w.forget()
 	began := w.opts.Clock.Now()
 	few, rest := w.order()
 	held := w.generation
@@ -212,8 +213,8 @@ func (w *Watcher) lookAt(moment time.Time) error {
 func (w *Watcher) order() (few, rest []*port) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.pending) <= many {
-		return slices.Clone(w.pending), nil
+	if len(w.listed) <= many {
+		return slices.Clone(w.listed), nil
 	}
 	picked := map[*port]bool{}
 	pick := func(p *port) {
@@ -226,13 +227,13 @@ func (w *Watcher) order() (few, rest []*port) {
 		pick(w.failed)
 	}
 	for i := range fewOldest {
-		pick(w.pending[i])
+		pick(w.listed[i])
 	}
 	for i := range fewSpread {
-		pick(w.pending[(i+1)*(len(w.pending)-1)/fewSpread])
+		pick(w.listed[(i+1)*(len(w.listed)-1)/fewSpread])
 	}
-	rest = make([]*port, 0, len(w.pending))
-	for _, p := range w.pending {
+	rest = make([]*port, 0, len(w.listed))
+	for _, p := range w.listed {
 		if !picked[p] {
 			rest = append(rest, p)
 		}
@@ -291,8 +292,10 @@ func (w *Watcher) credit(hits []hit, moment time.Time) {
 			at, since = shown.At, shown.Since
 		}
 		complete = append(complete, h.port.arrived(h.state, at, since)...)
+		if len(h.port.queue) == 0 {
+			w.settle(h.port)
+		}
 	}
-	w.forget()
 	w.mu.Unlock()
 	for _, c := range complete {
 		c.seen.Read, c.seen.Polled = read, w.unmoved

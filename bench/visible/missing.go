@@ -7,7 +7,7 @@ func (w *Watcher) MissingSince() time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var oldest time.Time
-	for _, p := range w.pending {
+	for _, p := range w.listed {
 		for _, a := range p.queue {
 			for _, c := range a.changes {
 				if oldest.IsZero() || c.made.Before(oldest) {

@@ -70,6 +70,7 @@ type port struct {
 	// state of the queue.
 	saw    *State
 	missed time.Time
+	listed bool // by the Watcher
 }
 
 // awaited is a desired state of a port.

@@ -23,7 +23,7 @@ func (w *Watcher) Wait(ctx context.Context) error {
 	for {
 		w.mu.Lock()
 		none := w.none
-		pending := len(w.pending)
+		pending := w.pending()
 		w.mu.Unlock()
 		if pending == 0 {
 			return w.do(func() {})
@@ -104,7 +104,7 @@ func (w *Watcher) behind() error {
 	var errs []error
 	_ = w.do(func() {
 		w.mu.Lock()
-		ports := slices.Clone(w.pending[:min(named, len(w.pending))])
+		ports := slices.Clone(w.listed[:min(named, len(w.listed))])
 		w.mu.Unlock()
 		if look, err := w.reader.Look(); err == nil {
 			for _, p := range ports {
@@ -128,7 +128,7 @@ func (w *Watcher) behind() error {
 	})
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if more := len(w.pending) - named; more > 0 {
+	if more := w.pending() - named; more > 0 {
 		errs = append(errs, fmt.Errorf("and %d more", more))
 	}
 	return fmt.Errorf("not visible in the kernel: %w", errors.Join(append(errs, w.err)...))

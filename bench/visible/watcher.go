@@ -89,10 +89,11 @@ type Watcher struct {
 	mu      sync.Mutex
 	cluster *mirror.Mirror
 	ports   map[portKey]*port
-	// pending ports in the order in which they became pending; total counts them since nothing was pending.
-	pending []*port
-	total   int
-	none    chan struct{} // closed when nothing is pending
+	// listed are the pending ports in the order in which they became pending, and arrived ports that forget has not
+	// removed yet: of these there are settled. total counts the pending ports since nothing was pending.
+	listed         []*port
+	settled, total int
+	none           chan struct{} // closed when nothing is pending
 	// force requests a read although nothing moved. tool is when the last tool ended that may have committed.
 	force     bool
 	tool      time.Time
@@ -184,12 +185,16 @@ func (w *Watcher) Changed(op sim.Op, object runtime.Object, due time.Time) (awai
 
 // await appends a state to a port's queue.
 func (w *Watcher) await(p *port, to want, by *change) {
-	if len(w.pending) == 0 {
+	if w.pending() == 0 {
 		w.total, w.none = 0, make(chan struct{})
 	}
 	if len(p.queue) == 0 {
-		w.pending = append(w.pending, p)
 		w.total++
+		if p.listed {
+			w.settled--
+		} else {
+			w.listed, p.listed = append(w.listed, p), true
+		}
 	}
 	now := w.opts.Clock.Now()
 	if by != nil {
@@ -229,15 +234,17 @@ func (w *Watcher) Recheck() {
 func (w *Watcher) Pending() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.pending)
+	return w.pending()
 }
+
+func (w *Watcher) pending() int { return len(w.listed) - w.settled }
 
 // PendingSince returns the number of ports that have not reached all states due to changes, or a Recheck, up to moment.
 func (w *Watcher) PendingSince(moment time.Time) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := 0
-	for _, p := range w.pending {
+	for _, p := range w.listed {
 		if len(p.queue) > 0 && !p.queue[0].asked.After(moment) {
 			n++
 		}
@@ -249,7 +256,7 @@ func (w *Watcher) PendingSince(moment time.Time) int {
 func (w *Watcher) Progress() (visible, total int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.total - len(w.pending), w.total
+	return w.total - w.pending(), w.total
 }
 
 // wake makes the reading goroutine read at once.
@@ -260,22 +267,29 @@ func (w *Watcher) wake() {
 	}
 }
 
-// forget removes ports that are no longer pending, and deleted ports.
-func (w *Watcher) forget() {
-	if len(w.pending) == 0 {
-		return
+// settle ends the wait for a port whose last state has arrived.
+func (w *Watcher) settle(p *port) {
+	w.settled++
+	p.saw = nil
+	if p.shown.empty() {
+		delete(w.ports, p.portKey)
 	}
-	w.pending = slices.DeleteFunc(w.pending, func(p *port) bool {
-		if len(p.queue) > 0 {
-			return false
-		}
-		p.saw = nil
-		if p.shown.empty() {
-			delete(w.ports, p.portKey)
-		}
-		return true
-	})
-	if len(w.pending) == 0 {
+	if w.pending() == 0 {
 		close(w.none)
 	}
+}
+
+// forget removes ports that are no longer pending from the list. A look does so once: it may end the wait for each of
+// many ports.
+func (w *Watcher) forget() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.settled == 0 {
+		return
+	}
+	w.listed = slices.DeleteFunc(w.listed, func(p *port) bool {
+		p.listed = len(p.queue) > 0
+		return !p.listed
+	})
+	w.settled = 0
 }

@@ -494,7 +494,7 @@ func TestQueueIsBounded(t *testing.T) {
 	for i := range changes {
 		b.change(sim.Update, slice("a", fmt.Sprint(i+1)))
 	}
-	if n := len(b.pending[0].queue); n > maxQueue {
+	if n := len(b.listed[0].queue); n > maxQueue {
 		t.Errorf("%d states in the queue", n)
 	}
 	b.at(1).commit(fmt.Sprintf("IPv4 ns/a:http=%d", changes)).step()
