@@ -122,6 +122,15 @@ func TestCensus(t *testing.T) {
 	if text := c.String(); !strings.Contains(text, "40 Services with 41 ports, each counted as a Service here, 2.98 endpoints each, 4 nodes") || !strings.Contains(text, "dual stack") {
 		t.Error(text)
 	}
+	if c.Most != 3 || c.Single != 0 || c.Uneven() != "" {
+		t.Errorf("about equal Services: %+v, %q", c, c.Uneven())
+	}
+	for _, slice := range o.Slices[10:16] {
+		slice.Endpoints = slice.Endpoints[:1]
+	}
+	if text := planning.CensusOf(o).Uneven(); !strings.Contains(text, "up to 3 endpoints, and 15 % have at most one") {
+		t.Errorf("uneven Services: %q", text)
+	}
 }
 
 // The difference of two dumps is a lower bound of the changes.
