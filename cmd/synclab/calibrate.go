@@ -23,6 +23,7 @@ var calibrated = []string{"kube-proxy/iptables-legacy", "kube-proxy/iptables-nft
 type calibrateFlags struct {
 	subjects subjectFlags
 	o        bench.CalibrateOptions
+	again    string // folder of an earlier calibration
 }
 
 func (f *calibrateFlags) register(cmd *cobra.Command) {
@@ -39,8 +40,13 @@ func (f *calibrateFlags) register(cmd *cobra.Command) {
 	flags.Uint64Var(&f.o.Seed, "seed", 1, "`seed` of the clusters, of their changes, and of the fit")
 	flags.StringVar(&f.o.Run.Out, "out", "", "`folder` of the run (default: a new one in runs/)")
 	flags.BoolVar(&f.o.Run.Force, "force", false, "replace the run that is in the folder --out")
-	if err := cmd.MarkFlagDirname("out"); err != nil {
+	flags.StringVar(&f.again, "fit", "", "`folder` of an earlier calibration: its model is fitted again, and nothing is measured")
+	if err := errors.Join(cmd.MarkFlagDirname("out"), cmd.MarkFlagDirname("fit")); err != nil {
 		panic(err)
+	}
+	moreFlags(cmd, "fit")
+	for _, other := range []string{"budget", "max-services", "subjects", "out", "force"} {
+		cmd.MarkFlagsMutuallyExclusive("fit", other)
 	}
 	for _, flag := range []string{"budget", "max-services", "seed"} {
 		terminal.Complete(cmd, flag)
@@ -101,6 +107,9 @@ Ctrl-C keeps what was measured until then, and its model.`,
 			o, err := flags.read(cmd)
 			if err != nil {
 				return err
+			}
+			if flags.again != "" {
+				return writeModel(s, flags.again, o.HoldOut, model.FitOptions{Seed: o.Seed})
 			}
 			return calibrate(cmd.Context(), s, o)
 		},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
@@ -53,12 +54,24 @@ func TestCalibrate(t *testing.T) {
 	if !strings.Contains(stdout, model.File) || !strings.Contains(stdout, subject) || !strings.Contains(stderr, " left") {
 		t.Errorf("it says\n%s%s", stdout, stderr)
 	}
+	first, err := os.ReadFile(filepath.Join(out, model.File))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(out, model.File)); err != nil {
+		t.Fatal(err)
+	}
+	status, again, stderr := invoke(t, "calibrate", "--fit", out, "--seed", "3")
+	second, err := os.ReadFile(filepath.Join(out, model.File))
+	if status != exitDone || err != nil || !bytes.Equal(first, second) || again != stdout {
+		t.Errorf("fitted again: status %d, %v, %d and %d bytes\n%s%s", status, err, len(first), len(second), again, stderr)
+	}
 }
 
 // Mistakes are refused before anything starts.
 func TestCalibrateRefuses(t *testing.T) {
 	for _, args := range [][]string{
-		{"--subjects", "none/nowhere"}, {"--budget", "0s"}, {"--max-services", "5"}, {"--hold-out", "--max-services", "40"}, {"--force"}, {"a-scenario"}, {"--max-time", "3s"}, {"--kernel", "6.12"},
+		{"--subjects", "none/nowhere"}, {"--budget", "0s"}, {"--max-services", "5"}, {"--hold-out", "--max-services", "40"}, {"--force"}, {"a-scenario"}, {"--max-time", "3s"}, {"--kernel", "6.12"}, {"--fit", "runs", "--budget", "3m"},
 	} {
 		if status, _, stderr := invoke(t, append([]string{"calibrate"}, args...)...); status != exitUsage {
 			t.Errorf("%v: status %d, %s", args, status, stderr)

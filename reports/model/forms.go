@@ -57,7 +57,7 @@ func (v size) of(variable string) float64 {
 type Form struct {
 	// State: const (a), power (b·x^p), line (a + b·x), offset-power (a + b·x^p), root (the same, for slow growth),
 	// square (a + b·x + d·x²), quadratic (a + b·x²), bend (a + b·x + d·max(0, x−x0)), plane (a + b·s + d·n),
-	// plane-square (a + b·n + d·s²), plane-power (a + b·n + d·s^p), or sum (a whole sync as the sum of its phases).
+	// plane-square (a + b·n + d·s²), plane-cubic (the same with s³), plane-power (a + b·n + d·s^p), or sum (a whole sync as the sum of its phases).
 	State string `json:"state"`
 	// X is the variable x of State: s (Services), n (endpoints in all), rules, or crossed (rules that a packet
 	// crosses).
@@ -146,6 +146,8 @@ func (f Form) terms(v size, frees []float64, out []float64) []float64 {
 		out = append(out, 1, x*x)
 	case "plane-square":
 		out = append(out, 1, v.n, v.s*v.s)
+	case "plane-cubic":
+		out = append(out, 1, v.n, v.s*v.s*v.s)
 	case "plane-power":
 		out = append(out, 1, v.n, math.Pow(v.s, frees[0]))
 	}
@@ -244,6 +246,8 @@ func (f Form) String() string {
 		parts = []string{"a", "b·" + f.X + "²"}
 	case "plane-square":
 		parts = []string{"a", "b·n", "d·s²"}
+	case "plane-cubic":
+		parts = []string{"a", "b·n", "d·s³"}
 	case "plane-power":
 		parts = []string{"a", "b·n", "d·s^p"}
 	}
@@ -281,10 +285,12 @@ func (f Form) readable(ref size, params []float64) map[string]float64 {
 			value /= ref.n
 		case f.State == "quadratic" && name == "b":
 			value /= ref.of(f.X) * ref.of(f.X)
-		case (f.State == "plane-square" || f.State == "plane-power") && name == "b":
+		case (f.State == "plane-square" || f.State == "plane-cubic" || f.State == "plane-power") && name == "b":
 			value /= ref.n
 		case f.State == "plane-square" && name == "d":
 			value /= ref.s * ref.s
+		case f.State == "plane-cubic" && name == "d":
+			value /= ref.s * ref.s * ref.s
 		case f.State == "plane-power" && name == "d":
 			value /= math.Pow(ref.s, out["p"])
 		case name == "d" && f.State == "square":

@@ -14,22 +14,26 @@ type cause struct {
 	of         func(subject.Spec) bool
 	kinds      []string
 	quantities []Quantity // phases, and wholes in which the phase has a large share
-	forms      []Form     // without their part for changes
+	forms      []Form
 }
 
-// A search walks a list for each of its entries: chains, of which each endpoint has one, or maps without a name, of which
-// each Service has one.
+// A search walks a list for each of its entries: chains, of which rules are a multiple, or maps without a name, of which
+// each Service has one. Where a list no longer fits into the processor's caches, each step takes longer, too: profiles
+// of maps show exponents up to 3. Of the two forms the fit takes one, and the other one is an alternative.
 var (
-	searchOfChains = []Form{{State: "square", X: "n"}, {State: "square", X: "rules"}}
-	searchOfMaps   = []Form{{State: "quadratic", X: "s"}, {State: "square", X: "s"}, {State: "plane-square"}, {State: "plane-power"}}
+	searchOfChains = []Form{{State: "square", X: "rules"}}
+	searchOfMaps   = []Form{{State: "plane-square"}, {State: "plane-cubic"}}
 )
 
 // causes has the kinds of syncs that one superlinear function rules. Elsewhere the points choose: a cause must not hide
 // growth that profiles have not shown yet.
 var causes = []cause{
-	{isNft, []string{Full, Resync}, []Quantity{ToolUser, Total, CPU}, searchOfChains}, // cache_chain_list_insert
-	{usesNft, []string{Full, Resync}, []Quantity{ToolSys, Total, CPU}, searchOfMaps},  // __nft_set_trans_bind, nf_tables_newset
+	{isLegacy, []string{Full, Resync}, []Quantity{ToolUser, Total, CPU}, searchOfChains}, // iptcc_chain_index_build
+	{isNft, []string{Full, Resync}, []Quantity{ToolUser, Total, CPU}, searchOfChains},    // cache_chain_list_insert
+	{usesNft, []string{Full, Resync}, []Quantity{ToolSys, Total, CPU}, searchOfMaps},     // __nft_set_trans_bind, nf_tables_newset
 }
+
+func isLegacy(s subject.Spec) bool { return s.Variant == iptables.Legacy }
 
 func isNft(s subject.Spec) bool { return s.Variant == iptables.Nft }
 
@@ -38,16 +42,19 @@ func usesNft(s subject.Spec) bool {
 	return s.Proxier == subject.KubeProxy && s.Backend == proxier.Nftables
 }
 
-// caused returns those of the formulas that a known cause explains; all if none is known.
-func caused(name string, q Quantity, kind string, tried []Form) []Form {
+// caused returns the formulas that agree with the cause of a quantity's growth; none if no cause is known, or if the
+// points do not differ in the variables of its formulas.
+func caused(name string, q Quantity, kind string, variables []string) []Form {
 	about, err := subject.Parse(name)
 	if err != nil {
-		return tried
+		return nil
 	}
 	for _, c := range causes {
 		if c.of(about) && slices.Contains(c.kinds, kind) && slices.Contains(c.quantities, q) {
-			return slices.DeleteFunc(slices.Clone(tried), func(f Form) bool { return !slices.Contains(c.forms, Form{State: f.State, X: f.X}) })
+			return slices.DeleteFunc(slices.Clone(c.forms), func(f Form) bool {
+				return f.X != "" && !slices.Contains(variables, f.X) || f.X == "" && !slices.Contains(variables, "s")
+			})
 		}
 	}
-	return tried
+	return nil
 }

@@ -1,28 +1,33 @@
 package model
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
-// Formulas without a cause are not tried where a cause is known: a full sync of kube-proxy's mode nftables is at least
-// quadratic in the number of Services. Elsewhere all are.
+// Only formulas of a known cause are tried, if the points have its variables: a full sync of kube-proxy's mode nftables is
+// at least quadratic in the number of Services.
 func TestCaused(t *testing.T) {
-	tried := []Form{{State: "line", X: "n"}, {State: "plane-square"}, {State: "square", X: "rules", Change: "line", Y: "c"}}
+	all := []string{"n", "s", "rules"}
 	for _, c := range []struct {
 		subject, kind string
 		quantity      Quantity
+		variables     []string
 		want          []Form
 	}{
-		{"kube-proxy/nftables", Full, ToolSys, tried[1:2]},
-		{"kube-proxy@v1.34.4/nftables", Resync, CPU, tried[1:2]},
-		{"kube-proxy/nftables", Full, ToolUser, tried},
-		{"kube-proxy/nftables", Partial, ToolSys, tried},
-		{"synclab/iptables-nft", Full, ToolUser, tried[2:]},
-		{"kube-proxy/iptables-legacy", Full, ToolUser, tried},
-		{"synclab/nftables", Full, ToolSys, tried},
-		{"exec:other", Full, ToolSys, tried},
+		{"kube-proxy/nftables", Full, ToolSys, all, searchOfMaps},
+		{"kube-proxy@v1.34.4/nftables", Resync, CPU, all, searchOfMaps},
+		{"kube-proxy/nftables", Full, CPU, all[:1], nil},
+		{"kube-proxy/nftables", Full, ToolUser, all, nil},
+		{"kube-proxy/nftables", Partial, ToolSys, all, nil},
+		{"synclab/iptables-nft", Full, ToolUser, all, searchOfChains},
+		{"kube-proxy/iptables-legacy", Resync, Total, all, searchOfChains},
+		{"kube-proxy/iptables-legacy", Resync, Total, all[:2], nil},
+		{"synclab/nftables", Full, ToolSys, all, nil},
+		{"exec:other", Full, ToolSys, all, nil},
 	} {
-		got := caused(c.subject, c.quantity, c.kind, tried)
-		if len(got) != len(c.want) || got[0] != c.want[0] {
-			t.Errorf("%s, %s %s: %v, want %v", c.subject, c.kind, c.quantity, got, c.want)
+		if got := caused(c.subject, c.quantity, c.kind, c.variables); !slices.Equal(got, c.want) {
+			t.Errorf("%s, %s %s by %v: %v, want %v", c.subject, c.kind, c.quantity, c.variables, got, c.want)
 		}
 	}
 }

@@ -207,8 +207,8 @@ func (s *Subject) fit(q Quantity, kind string, o FitOptions) {
 	fit := func(tried []Form) (Term, *sample, bool) {
 		return fitTerm(points, at, tried, rand.New(rand.NewPCG(o.Seed, hash.Sum64())))
 	}
-	t, fitted, ok := fit(caused(s.Name, q, kind, tried))
-	if !ok { // too few points for the formulas of a cause
+	t, fitted, ok := fit(caused(s.Name, q, kind, variables))
+	if !ok { // no known cause, or too few points for its formulas
 		t, fitted, ok = fit(tried)
 	}
 	if !ok {

@@ -56,6 +56,10 @@ func (t *Term) summands(tell func(rest string, value, weight float64)) {
 		add("a", "")
 		add("b", "·n")
 		add("d", "·s²")
+	case "plane-cubic":
+		add("a", "")
+		add("b", "·n")
+		add("d", "·s³")
 	case "plane-power":
 		add("a", "")
 		add("b", "·n")
