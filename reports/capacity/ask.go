@@ -172,8 +172,7 @@ func (a *asker) fillIn(s *SubjectAnswer, grows bool) (err error) {
 	if s.Largest.Size.Median > 0 {
 		asked = append(asked, s.Largest.Cluster)
 	}
-	a.changes(asked)
-	return nil
+	return a.changes(asked)
 }
 
 // mostChosen is the number of candidates whose limits are computed before the setting in use stays. Each takes many

@@ -2,10 +2,12 @@ package capacity
 
 import (
 	"fmt"
+	"time"
 
 	"synclab/bench/subject"
 	"synclab/proxier"
 	"synclab/proxier/backend"
+	"synclab/proxier/iptables"
 	"synclab/reports/model"
 )
 
@@ -50,6 +52,31 @@ func hourly(name string, c Cluster) bool {
 	return total(c) <= backend.LargeCluster
 }
 
+// lockWait is how long kube-proxy's check of its canary chain waits for the xtables lock (-w 5), every syncPeriod. It takes
+// a check that fails for a flush, and writes all rules again (pkg/util/iptables, Monitor; 1.29 to 1.37).
+const lockWait = 5 * time.Second
+
+// canary remarks on clusters in which a sync may hold the xtables lock for longer than lockWait. The simulator has no
+// such full syncs.
+func (a *asker) canary(about subject.Spec, asked []Cluster) error {
+	if about.Proxier != subject.KubeProxy || about.Variant != iptables.Legacy {
+		return nil
+	}
+	for _, c := range asked {
+		e, err := a.predict(c, queryPartial(1))
+		if err != nil {
+			return err
+		}
+		if e.Median > lockWait.Seconds() {
+			a.remark("in a cluster of %s, a partial sync takes %s, and holds the xtables lock for most of that. kube-proxy's check of its canary chain waits for %v only, "+
+				"takes a held lock for a flush, and has all rules written again, which takes much longer: latencies there are higher than predicted",
+				c.size(model.Measured), amount(Start, e.Median, e.Basis), lockWait)
+			return nil
+		}
+	}
+	return nil
+}
+
 // sides counts the clusters on each side of a mode.
 func (m mode) sides(clusters []Cluster) (below, above int) {
 	for _, c := range clusters {
@@ -63,10 +90,10 @@ func (m mode) sides(clusters []Cluster) (below, above int) {
 }
 
 // changes remarks on the modes that change between the clusters of an answer, or that its calibration has not seen.
-func (a *asker) changes(asked []Cluster) {
+func (a *asker) changes(asked []Cluster) error {
 	about, err := subject.Parse(a.subject.Name)
 	if err != nil {
-		return
+		return nil // the sync loop of an unknown program is unknown
 	}
 	var measured []Cluster
 	for _, p := range a.subject.Shown(model.Total, model.Full) {
@@ -86,4 +113,5 @@ func (a *asker) changes(asked []Cluster) {
 			a.remark("%s; the clusters of this answer are on both sides", at)
 		}
 	}
+	return a.canary(about, asked)
 }

@@ -44,6 +44,8 @@ func TestModesAreNamed(t *testing.T) {
 		{50, 10, legacy, []string{comments, without}, both},
 		{50, 10, own, []string{comments, both}, without}, // the largest cluster is above
 		{3000, 10, legacy, nil, "above"},
+		{30000, 30, legacy, []string{"in a cluster of 30,000 Services with 30 endpoints each, a partial sync takes", "canary"}, "above 1,000"},
+		{30000, 30, own, nil, "canary"},
 		{3000, 1, nft, []string{"above 1 endpoint of each Service", without}, "comments"},
 	} {
 		q := capacitytest.Question()
