@@ -57,7 +57,8 @@ func (v size) of(variable string) float64 {
 type Form struct {
 	// State: const (a), power (b·x^p), line (a + b·x), offset-power (a + b·x^p), root (the same, for slow growth),
 	// square (a + b·x + d·x²), quadratic (a + b·x²), bend (a + b·x + d·max(0, x−x0)), plane (a + b·s + d·n),
-	// plane-square (a + b·n + d·s²), plane-cubic (the same with s³), plane-power (a + b·n + d·s^p), or sum (a whole sync as the sum of its phases).
+	// plane-square (a + b·n + d·s²), plane-cubic (the same with s³), plane-power (a + b·n + d·s^p), or sum (a whole sync
+	// as the sum of its phases).
 	State string `json:"state"`
 	// X is the variable x of State: s (Services), n (endpoints in all), rules, or crossed (rules that a packet
 	// crosses).

@@ -33,9 +33,11 @@ var causes = []cause{
 	{usesNft, []string{Full, Resync}, []Quantity{ToolSys, Total, CPU}, searchOfMaps},     // __nft_set_trans_bind, nf_tables_newset
 }
 
-func isLegacy(s subject.Spec) bool { return s.Variant == iptables.Legacy }
+func isLegacy(s subject.Spec) bool {
+	return s.Backend == proxier.Iptables && s.Variant == iptables.Legacy
+}
 
-func isNft(s subject.Spec) bool { return s.Variant == iptables.Nft }
+func isNft(s subject.Spec) bool { return s.Backend == proxier.Iptables && s.Variant == iptables.Nft }
 
 // usesNft: kube-proxy's mode nftables runs the nft command.
 func usesNft(s subject.Spec) bool {

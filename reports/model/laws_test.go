@@ -23,6 +23,7 @@ func TestCaused(t *testing.T) {
 		{"synclab/iptables-nft", Full, ToolUser, all, searchOfChains},
 		{"kube-proxy/iptables-legacy", Resync, Total, all, searchOfChains},
 		{"kube-proxy/iptables-legacy", Resync, Total, all[:2], nil},
+		{"synclab/userspace", Full, ToolUser, all, nil}, // a few rules for each Service, without chains
 		{"synclab/nftables", Full, ToolSys, all, nil},
 		{"exec:other", Full, ToolSys, all, nil},
 	} {

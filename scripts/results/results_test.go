@@ -214,7 +214,8 @@ func TestIndex(t *testing.T) {
 
 // settings are numbers with a unit that are not measured: defaults, SLOs and options of commands.
 var settings = []string{
-	"--npl-p99 2s", "--budget 90s", "minSyncPeriod=5s", "> 600 s", "some 10 ms", "some 6 minutes a repetition", "`syncPeriod` 10 s", "within 45 s", "5 s of a partial sync", "waits for 5 s",
+	"--npl-p99 2s", "--budget 90s", "minSyncPeriod=5s", "> 600 s", "some 10 ms", "some 6 minutes a repetition", "`syncPeriod` 10 s", "within 45 s",
+	"5 s of a partial sync", "waits for 5 s",
 	"4 GiB", "`minSyncPeriod` 1 ms", "6 s, twice", "sync periods of 1 s", "within 6 s", "retried after 1 s",
 }
 
