@@ -225,7 +225,8 @@ type Probe struct {
 	Kind      string `yaml:"kind" json:"kind"`                     // traversal; verdicts: how packets to every address of every Service end
 	Positions int    `yaml:"positions,omitempty" json:"positions"` // dispatch positions first … last; default 11 (first, deciles, last); a miss is added
 	Samples   int    `yaml:"samples,omitempty" json:"samples"`     // packets a position; default 500
-	// Method: sendto (default) is the duration of one system call of a fresh flow, in the node's namespace. flow is
+	// Method: sendto (default) is the duration of the system call that sends a fresh flow's first packet, in the node's
+	// namespace: sendto of UDP, or connect of TCP where the cluster has no UDP Service. flow is
 	// the round trip of a new flow from a client pod through the node to a server pod, each in a separate namespace.
 	Method string `yaml:"method,omitempty" json:"method"`
 	// Trace also sends one UDP packet with method flow, and prints its way hop by hop, in the first repetition.

@@ -19,7 +19,7 @@ import (
 // Dispatch reads the order of the Services' dispatch rules from the kernel: not every proxier sorts them. Where a map or
 // a tree finds Services, the index among the frontends is the position, and should not matter.
 func (r *Env) Dispatch(family corev1.IPFamily) (frontends []iptables.Frontend, rules int, err error) {
-	all := r.frontends(family)
+	all := frontendsOf(r.World.Objects(), family)
 	if r.Variant == "" || r.Layout == iptables.Tree {
 		for i := range all {
 			all[i].Position = i + 1
@@ -74,11 +74,18 @@ type frontend struct {
 	chains iptables.PortChains
 }
 
-// frontends returns the frontends of all Services that have ready endpoints.
-func (r *Env) frontends(family corev1.IPFamily) []frontend {
-	objects := r.World.Objects()
+// Served reports whether a Service of a family and a protocol has ready endpoints.
+func Served(o *sim.Objects, family corev1.IPFamily, protocol corev1.Protocol) bool {
+	return slices.ContainsFunc(frontendsOf(o, family), func(f frontend) bool { return f.Protocol == protocol })
+}
+
+// frontendsOf returns the frontends of all Services that have ready endpoints of the family.
+func frontendsOf(objects *sim.Objects, family corev1.IPFamily) []frontend {
 	served := map[types.NamespacedName]bool{}
 	for _, slice := range objects.Slices {
+		if string(slice.AddressType) != string(family) {
+			continue
+		}
 		for _, endpoint := range slice.Endpoints {
 			if endpoint.Conditions.Ready == nil || *endpoint.Conditions.Ready {
 				served[types.NamespacedName{Namespace: slice.Namespace, Name: slice.Labels["kubernetes.io/service-name"]}] = true

@@ -103,6 +103,10 @@ func (r *Probes) packetsTo(family corev1.IPFamily, targets []Target) ([]walk.Pac
 	if !node.IsValid() {
 		return nil, world, fmt.Errorf("the node has no %s address", family)
 	}
+	protocol := walk.UDP
+	if r.protocol == corev1.ProtocolTCP {
+		protocol = walk.TCP
+	}
 	const port = 40_000 // any port
 	packets := make([]walk.Packet, len(targets))
 	for i := range targets {
@@ -111,7 +115,7 @@ func (r *Probes) packetsTo(family corev1.IPFamily, targets []Target) ([]walk.Pac
 			from = c.addr
 			world.Local = append(world.Local, from)
 		}
-		packets[i] = walk.Packet{What: targets[i].Kind, Protocol: walk.UDP, Source: netip.AddrPortFrom(from, port), Destination: targets[i].Addr}
+		packets[i] = walk.Packet{What: targets[i].Kind, Protocol: protocol, Source: netip.AddrPortFrom(from, port), Destination: targets[i].Addr}
 	}
 	return packets, world, nil
 }

@@ -55,6 +55,7 @@ func probed(t *testing.T, about subject.Spec, shape scenarios.Shape) *Probes {
 	if err := lab.Connect(netns.Topology{Node: r.Node, Sink: pass.Sinks(shape, world.Objects(), r.Families)}); err != nil {
 		t.Fatal(err)
 	}
+	r.chooseProtocol()
 	return r
 }
 
@@ -69,13 +70,29 @@ func sendTo(t *testing.T, p *traversal, target int) {
 // The ruleset evaluator and the kernel's counters agree on the rules that a packet crosses, in every table and chain,
 // for every kind of destination.
 func TestCrossedAsTheKernelCounts(t *testing.T) {
-	for _, name := range []string{"synclab/iptables-legacy", "synclab/iptables-legacy-tree", "synclab/iptables-nft", "synclab/iptables-nft-tree"} {
-		t.Run(name, func(t *testing.T) {
-			about, err := subject.Parse(name)
+	tcpOnly := shapeOfKinds
+	tcpOnly.Protocols = nil
+	for _, test := range []struct {
+		subject string
+		shape   scenarios.Shape
+	}{
+		{"synclab/iptables-legacy", shapeOfKinds}, {"synclab/iptables-legacy-tree", shapeOfKinds},
+		{"synclab/iptables-nft", shapeOfKinds}, {"synclab/iptables-nft-tree", shapeOfKinds},
+		{"synclab/iptables-legacy", tcpOnly}, {"synclab/iptables-nft", tcpOnly},
+	} {
+		protocol := corev1.ProtocolUDP
+		if test.shape.Protocols == nil {
+			protocol = corev1.ProtocolTCP
+		}
+		t.Run(test.subject+"/"+string(protocol), func(t *testing.T) {
+			about, err := subject.Parse(test.subject)
 			if err != nil {
 				t.Fatal(err)
 			}
-			r := probed(t, about, shapeOfKinds)
+			r := probed(t, about, test.shape)
+			if r.protocol != protocol {
+				t.Fatalf("the probe's protocol is %s", r.protocol)
+			}
 			made := rig.New(t, r.World, about, nil)
 			made.Sync(t)
 			targets := targetsOf(t, r, made)
@@ -83,7 +100,7 @@ func TestCrossedAsTheKernelCounts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p, err := newTraversal(TraversalOptions{Targets: targets, Samples: 1, Rand: r.Random(purposeTraversal)})
+			p, err := newTraversal(TraversalOptions{Targets: targets, Protocol: protocol, Samples: 1, Rand: r.Random(purposeTraversal)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -108,7 +125,7 @@ func targetsOf(t *testing.T, r *Probes, made *rig.Rig) []Target {
 	frontends, _ := made.Proxier.Dispatch(corev1.IPv4Protocol)
 	at := map[netip.AddrPort]int{}
 	for _, f := range frontends {
-		if f.Protocol == corev1.ProtocolUDP {
+		if f.Protocol == r.protocol {
 			at[f.Addr] = f.Position
 		}
 	}

@@ -2,7 +2,6 @@ package probe
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -34,6 +33,25 @@ type Probes struct {
 	Flows *flow.Flows
 	// newClients are the clients for kindAffinityFirst, so far.
 	newClients map[corev1.IPFamily]*clients
+	// protocol of the first packets, the same in all of a repetition; empty: not chosen yet.
+	protocol corev1.Protocol
+}
+
+// chooseProtocol chooses the protocol of the first packets: the one that has a Service with endpoints in the most
+// families, UDP if both have.
+func (r *Probes) chooseProtocol() {
+	if r.protocol != "" {
+		return
+	}
+	families := func(protocol corev1.Protocol) (n int) {
+		for _, family := range r.Families {
+			if pass.Served(r.World.Objects(), family, protocol) {
+				n++
+			}
+		}
+		return n
+	}
+	r.protocol = slices.MaxFunc(Protocols, func(a, b corev1.Protocol) int { return families(a) - families(b) })
 }
 
 // Baseline measures first packets before there are any rules, if a later step measures them with rules. It has as many
@@ -47,6 +65,7 @@ func (r *Probes) Baseline(ctx context.Context) error {
 	if i < 0 {
 		return nil
 	}
+	r.chooseProtocol()
 	for _, family := range r.Families {
 		probe := r.Scenario.Steps[i].Probe
 		kinds, _, err := r.kindTargets(family, probe.Kinds, nil)
@@ -82,10 +101,15 @@ func (r *Probes) Traverse(ctx context.Context, p *scenarios.Probe, name string) 
 	if p.Method == "flow" {
 		return r.traverseFlows(ctx, p, name)
 	}
+	r.chooseProtocol()
 	for _, family := range r.Families {
 		targets, err := r.targets(family, p)
 		if err != nil {
 			return err
+		}
+		if len(targets) == 0 {
+			r.Messages.Send(pass.Message{Note: fmt.Sprintf("%s: first packets not measured, since no %s Service has endpoints", family, r.protocol)})
+			continue
 		}
 		if err := r.measure(ctx, family, targets, p.Samples, purposeTraversal); err != nil {
 			return err
@@ -101,9 +125,14 @@ func (r *Probes) Traverse(ctx context.Context, p *scenarios.Probe, name string) 
 }
 
 func (r *Probes) measure(ctx context.Context, family corev1.IPFamily, targets []Target, samples int, purpose uint64) error {
-	options := TraversalOptions{Targets: targets, Samples: samples, Rand: r.Random(purpose)}
+	options := TraversalOptions{Targets: targets, Protocol: r.protocol, Samples: samples, Rand: r.Random(purpose)}
+	method := ""
+	if r.protocol == corev1.ProtocolTCP {
+		method = raw.MethodConnect
+	}
 	return MeasureTraversal(ctx, options, func(target *Target, d time.Duration) {
 		rec := target.record(family)
+		rec.Method, rec.Protocol = method, string(r.protocol)
 		rec.Metric, rec.Value, rec.Unit = raw.FirstPacket, d.Seconds(), "s"
 		r.Record(rec)
 	})
@@ -118,8 +147,9 @@ func (t *Target) record(family corev1.IPFamily) raw.Record {
 	return rec
 }
 
-// targets picks the nearest UDP Services to positions at equal steps from first to last, a miss, and the kinds of
-// destinations. A miss is an address that no rule has (see misses), so that a packet crosses the whole chain.
+// targets picks the nearest Services of the protocol to positions at equal steps from first to last, a miss, and the kinds of
+// destinations. A miss is an address that no rule has (see misses), so that a packet crosses the whole chain. Without a
+// Service of the protocol there are no targets.
 func (r *Probes) targets(family corev1.IPFamily, p *scenarios.Probe) ([]Target, error) {
 	frontends, rules, err := r.Dispatch(family)
 	if err != nil {
@@ -127,14 +157,14 @@ func (r *Probes) targets(family corev1.IPFamily, p *scenarios.Probe) ([]Target, 
 	}
 	at := map[netip.AddrPort]int{}
 	for _, f := range frontends {
-		if f.Protocol == corev1.ProtocolUDP {
+		if f.Protocol == r.protocol {
 			at[f.Addr] = f.Position
 		}
 		rules = max(rules, f.Position) // with a map, positions exceed the number of rules
 	}
 	frontends = r.plainest(family, frontends)
 	if len(frontends) == 0 {
-		return nil, errors.New("no UDP Service has endpoints: add UDP Services, such as with --set shape.protocols.UDP=0.1")
+		return nil, nil
 	}
 	var targets []Target
 	for i := range p.Positions {
@@ -154,27 +184,27 @@ func (r *Probes) targets(family corev1.IPFamily, p *scenarios.Probe) ([]Target, 
 	targets = append(targets, Target{Position: -1, Addr: misses[0]})
 	kinds, lacking, err := r.kindTargets(family, p.Kinds, at)
 	if len(lacking) > 0 && r.Rep == 1 {
-		r.Messages.Send(pass.Message{Note: fmt.Sprintf("%s: not measured, since no UDP Service is of that kind: %s", family, strings.Join(lacking, ", "))})
+		r.Messages.Send(pass.Message{Note: fmt.Sprintf("%s: not measured, since no %s Service is of that kind: %s", family, r.protocol, strings.Join(lacking, ", "))})
 	}
 	return append(targets, kinds...), err
 }
 
-// plainest returns the frontends of UDP Services. It omits Services with affinity or a local traffic policy, if there
+// plainest returns the frontends of Services of the protocol. It omits Services with affinity or a local traffic policy, if there
 // are others: their extra cost does not depend on the position.
 func (r *Probes) plainest(family corev1.IPFamily, frontends []iptables.Frontend) []iptables.Frontend {
-	udp := slices.DeleteFunc(frontends, func(f iptables.Frontend) bool { return f.Protocol != corev1.ProtocolUDP })
+	all := slices.DeleteFunc(frontends, func(f iptables.Frontend) bool { return f.Protocol != r.protocol })
 	special := map[netip.AddrPort]bool{}
-	for _, port := range r.udpPorts(family) {
+	for _, port := range r.ports(family) {
 		special[port.cluster] = port.sticky() || port.local()
 	}
 	var plain []iptables.Frontend
-	for _, f := range udp {
+	for _, f := range all {
 		if !special[f.Addr] {
 			plain = append(plain, f)
 		}
 	}
 	if len(plain) == 0 {
-		return udp
+		return all
 	}
 	return plain
 }

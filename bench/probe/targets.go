@@ -20,8 +20,7 @@ import (
 	"synclab/sim"
 )
 
-// The kinds of destinations besides cluster IPs and the miss, named as in scenarios.Probe.Kinds. Only UDP Services get
-// packets: connect(2) with TCP does more than send its packet, and no endpoint answers here.
+// The kinds of destinations besides cluster IPs and the miss, named as in scenarios.Probe.Kinds.
 //
 // Rules are not the only cost of a kind: see docs/design/first-packets.md.
 const (
@@ -44,8 +43,8 @@ var strangers = map[corev1.IPFamily]netip.Prefix{
 	corev1.IPv6Protocol: netip.MustParsePrefix("2001:db8:64:ffff::/64"),
 }
 
-// udpPort is a UDP port of a Service, in one family.
-type udpPort struct {
+// servicePort is a port of a Service, in one family.
+type servicePort struct {
 	svc      *corev1.Service
 	port     *corev1.ServicePort
 	family   corev1.IPFamily
@@ -55,8 +54,8 @@ type udpPort struct {
 	endpoints, ready int
 }
 
-// udpPorts returns the UDP ports of all Services that have a cluster IP of the family.
-func (r *Probes) udpPorts(family corev1.IPFamily) []udpPort {
+// ports returns the ports of the probed protocol, of all Services that have a cluster IP of the family.
+func (r *Probes) ports(family corev1.IPFamily) []servicePort {
 	objects := r.World.Objects()
 	type counted struct{ endpoints, ready int }
 	counts := map[types.NamespacedName]counted{}
@@ -74,7 +73,7 @@ func (r *Probes) udpPorts(family corev1.IPFamily) []udpPort {
 		}
 		counts[name] = count
 	}
-	var ports []udpPort
+	var ports []servicePort
 	for _, svc := range objects.Services {
 		cluster, ok := addressIn(family, svc.Spec.ClusterIPs)
 		if !ok {
@@ -83,10 +82,10 @@ func (r *Probes) udpPorts(family corev1.IPFamily) []udpPort {
 		count := counts[types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}]
 		for i := range svc.Spec.Ports {
 			port := &svc.Spec.Ports[i]
-			if port.Protocol != corev1.ProtocolUDP {
+			if port.Protocol != r.protocol {
 				continue
 			}
-			ports = append(ports, udpPort{
+			ports = append(ports, servicePort{
 				svc: svc, port: port, family: family, cluster: netip.AddrPortFrom(cluster, uint16(port.Port)),
 				endpoints: count.endpoints, ready: count.ready,
 			})
@@ -105,10 +104,12 @@ func addressIn(family corev1.IPFamily, texts []string) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-func (u *udpPort) sticky() bool { return u.svc.Spec.SessionAffinity == corev1.ServiceAffinityClientIP }
+func (u *servicePort) sticky() bool {
+	return u.svc.Spec.SessionAffinity == corev1.ServiceAffinityClientIP
+}
 
 // local reports whether a traffic policy excludes endpoints.
-func (u *udpPort) local() bool {
+func (u *servicePort) local() bool {
 	internal := u.svc.Spec.InternalTrafficPolicy
 	return internal != nil && *internal == corev1.ServiceInternalTrafficPolicyLocal ||
 		u.svc.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
@@ -116,7 +117,7 @@ func (u *udpPort) local() bool {
 
 // address returns the port's address as a destination of a kind; false: it is not of that kind. Services with affinity
 // are only of the kinds about affinity. Services with a local policy are of no kind but reject.
-func (u *udpPort) address(kind string, node netip.Addr) (netip.AddrPort, bool) {
+func (u *servicePort) address(kind string, node netip.Addr) (netip.AddrPort, bool) {
 	at := func(addr netip.Addr, ok bool) (netip.AddrPort, bool) {
 		return netip.AddrPortFrom(addr, uint16(u.port.Port)), ok && addr.IsValid()
 	}
@@ -142,7 +143,7 @@ func (u *udpPort) address(kind string, node netip.Addr) (netip.AddrPort, bool) {
 }
 
 // ingress returns the load balancer's address, if proxies handle it.
-func (u *udpPort) ingress() netip.Addr {
+func (u *servicePort) ingress() netip.Addr {
 	for _, ingress := range u.svc.Status.LoadBalancer.Ingress {
 		if ingress.IPMode != nil && *ingress.IPMode != corev1.LoadBalancerIPModeVIP {
 			continue
@@ -154,7 +155,7 @@ func (u *udpPort) ingress() netip.Addr {
 	return netip.Addr{}
 }
 
-func (u *udpPort) sourceRanges() []netip.Prefix {
+func (u *servicePort) sourceRanges() []netip.Prefix {
 	var ranges []netip.Prefix
 	for _, text := range u.svc.Spec.LoadBalancerSourceRanges {
 		if prefix, ok := sim.ParsePrefix(text); ok && pass.FamilyOf(prefix.Addr()) == u.family {
@@ -173,16 +174,16 @@ func (r *Probes) kindTargets(family corev1.IPFamily, wanted []string, at map[net
 	if len(wanted) == 0 {
 		return nil, nil, nil
 	}
-	ports := r.udpPorts(family)
+	ports := r.ports(family)
 	for i := range ports {
 		ports[i].position = at[ports[i].cluster]
 	}
-	slices.SortStableFunc(ports, func(a, b udpPort) int {
+	slices.SortStableFunc(ports, func(a, b servicePort) int {
 		return cmp.Or(cmp.Compare(b.position, a.position), cmp.Compare(b.svc.Namespace, a.svc.Namespace), cmp.Compare(b.svc.Name, a.svc.Name))
 	})
 	for _, kind := range wanted {
 		var addr netip.AddrPort
-		i := slices.IndexFunc(ports, func(u udpPort) (ok bool) {
+		i := slices.IndexFunc(ports, func(u servicePort) (ok bool) {
 			addr, ok = u.address(kind, r.NodeAddress(family))
 			return ok
 		})
@@ -200,7 +201,7 @@ func (r *Probes) kindTargets(family corev1.IPFamily, wanted []string, at map[net
 }
 
 // clientsOf returns the clients for a kind of destination, and prepares the namespace for them.
-func (r *Probes) clientsOf(kind string, u *udpPort) (*clients, error) {
+func (r *Probes) clientsOf(kind string, u *servicePort) (*clients, error) {
 	within := strangers[u.family]
 	switch kind {
 	case kindReject:
@@ -223,7 +224,7 @@ func (r *Probes) clientsOf(kind string, u *udpPort) (*clients, error) {
 
 // allowedClient returns a client that a load balancer's source ranges allow: the node itself if they do, else an address
 // in the first of them. It is local, like every client here.
-func (r *Probes) allowedClient(u *udpPort) (*clients, error) {
+func (r *Probes) allowedClient(u *servicePort) (*clients, error) {
 	ranges := u.sourceRanges()
 	node := r.NodeAddress(u.family)
 	if slices.ContainsFunc(ranges, func(p netip.Prefix) bool { return p.Contains(node) }) {

@@ -32,7 +32,7 @@ func TestClients(t *testing.T) {
 // balancer's client is allowed by its source ranges.
 func TestKindTargets(t *testing.T) {
 	r := probed(t, subject.All()[0], shapeOfKinds)
-	ports := r.udpPorts(corev1.IPv4Protocol)
+	ports := r.ports(corev1.IPv4Protocol)
 	at := map[netip.AddrPort]int{}
 	for i, port := range ports {
 		at[port.cluster] = i + 1

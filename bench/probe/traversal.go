@@ -14,6 +14,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/machine"
 	"synclab/bench/netns"
@@ -30,6 +31,9 @@ type Target struct {
 	// From are the source addresses; nil: the address that the routes choose. They must be local; see holdRange.
 	From *clients
 }
+
+// Protocols of first packets, in order of preference. UDP's sendto(2) does nothing but send the packet.
+var Protocols = []corev1.Protocol{corev1.ProtocolUDP, corev1.ProtocolTCP}
 
 // clients are source addresses.
 type clients struct {
@@ -57,6 +61,8 @@ func (c *clients) take() (netip.Addr, error) {
 // TraversalOptions are the packets to send. Targets and Rand are required.
 type TraversalOptions struct {
 	Targets []Target
+	// Protocol of all packets: UDP (default), or TCP, whose first packet is the SYN of a non-blocking connect(2).
+	Protocol corev1.Protocol
 	// Samples is the number of packets per target. Default 500.
 	Samples int
 	// Batch is the number of packets between two flushes of conntrack. Default 2000, at most 20,000. A namespace may get
@@ -76,8 +82,8 @@ const (
 	firstPort, lastPort = 1025, 65535
 )
 
-// MeasureTraversal measures what crossing the rules costs the first packet of a flow: the duration of its sendto(2).
-// Each packet is a new flow, sent from a thread pinned to one CPU, without garbage collection or preemption by the Go
+// MeasureTraversal measures what crossing the rules costs the first packet of a flow: the duration of the system call
+// that sends it, sendto(2) of UDP or connect(2) of TCP. Each packet is a new flow, sent from a thread pinned to one CPU, without garbage collection or preemption by the Go
 // runtime. The clock is CLOCK_MONOTONIC_RAW. emit is called between batches, in the order of sending, with one of the
 // targets. Compare times of one call only, or of calls with as many targets. See docs/design/first-packets.md.
 func MeasureTraversal(ctx context.Context, o TraversalOptions, emit func(target *Target, d time.Duration)) error {
@@ -102,6 +108,7 @@ func MeasureTraversal(ctx context.Context, o TraversalOptions, emit func(target 
 // traversal is one measurement. All its memory is allocated before the first packet.
 type traversal struct {
 	targets  []Target
+	tcp      bool
 	to       []sockaddr
 	schedule []int // index of target, one for each packet
 	batch    int
@@ -135,6 +142,7 @@ func newTraversal(o TraversalOptions) (*traversal, error) {
 	}
 	p := &traversal{
 		targets:  o.Targets,
+		tcp:      o.Protocol == corev1.ProtocolTCP,
 		schedule: make([]int, 0, len(o.Targets)*o.Samples),
 		batch:    o.Batch,
 		took:     make([]int64, o.Batch),
@@ -204,27 +212,48 @@ func (p *traversal) run(ctx context.Context, emit func(target *Target, d time.Du
 func (p *traversal) send(todo []int, took []int64) ([]int64, error) {
 	defer quiet()()
 	payload := [1]byte{'x'}
+	kind := unix.SOCK_DGRAM
+	if p.tcp {
+		kind = unix.SOCK_STREAM | unix.SOCK_NONBLOCK
+	}
 	for i, target := range todo {
 		to := &p.to[target]
 		from, err := p.targets[target].From.take()
 		if err != nil {
 			return nil, err
 		}
-		fd, err := p.socket(to.domain, from)
+		fd, err := p.socket(to.domain, kind, from)
 		if err != nil {
 			return nil, err
 		}
+		var errno unix.Errno
 		before := machine.RawClock()
-		_, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(&payload)), 1, 0,
-			uintptr(unsafe.Pointer(&to.raw)), to.length)
+		if p.tcp {
+			_, _, errno = unix.RawSyscall(unix.SYS_CONNECT, uintptr(fd), uintptr(unsafe.Pointer(&to.raw)), to.length)
+		} else {
+			_, _, errno = unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(&payload)), 1, 0,
+				uintptr(unsafe.Pointer(&to.raw)), to.length)
+		}
 		took[i] = machine.RawClock() - before
-		unix.Close(fd)
-		// EPERM: a rule dropped the packet, which is a valid result. A program for sockets refuses it before there is any.
-		if refused := errno == unix.EHOSTUNREACH && p.targets[target].Kind == kindReject; errno != 0 && errno != unix.EPERM && !refused {
+		unix.Close(fd) // a connection in state SYN_SENT ends without a packet
+		if !sent(errno, p.targets[target].Kind) {
 			return nil, fmt.Errorf("send to %s: %w", &p.targets[target], errno)
 		}
 	}
 	return took[:len(todo)], nil
+}
+
+// sent reports whether a result of the system call means that the packet met its rules. EINPROGRESS: the SYN is on its
+// way. EPERM and ECONNREFUSED: a rule dropped or rejected the packet. EHOSTUNREACH: a program for sockets refused a
+// destination without endpoints before there was a packet.
+func sent(errno unix.Errno, kind string) bool {
+	switch errno {
+	case 0, unix.EINPROGRESS, unix.EPERM, unix.ECONNREFUSED:
+		return true
+	case unix.EHOSTUNREACH:
+		return kind == kindReject
+	}
+	return false
 }
 
 // String describes the target for messages.
@@ -237,9 +266,9 @@ func (t *Target) String() string {
 }
 
 // socket returns a socket on the next source port, with the source address from if it is valid. A port chosen by the
-// kernel could repeat before conntrack has forgotten its flow, and the choice would be part of sendto.
-func (p *traversal) socket(domain int, from netip.Addr) (int, error) {
-	fd, err := unix.Socket(domain, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+// kernel could repeat before conntrack has forgotten its flow, and the choice would be part of the system call.
+func (p *traversal) socket(domain, kind int, from netip.Addr) (int, error) {
+	fd, err := unix.Socket(domain, kind|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return 0, fmt.Errorf("socket: %w", err)
 	}

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"synclab/bench/netns"
 	"synclab/bench/rig"
 )
@@ -22,24 +24,30 @@ import (
 func TestTraversalWalksTheRules(t *testing.T) {
 	const samples, batch = 150, 100
 	const warm = warmUp + 5*batchWarmUp // 450 packets of three targets in 5 batches
-	for _, test := range []struct{ tool, service, pod, miss string }{
-		{"iptables-legacy", "10.96.0.1", "10.128.0.1", "10.111.0.1"},
-		{"iptables-nft", "10.96.0.1", "10.128.0.1", "10.111.0.1"},
-		{"ip6tables-legacy", "fd00:10:96::1", "fd00:10:128::1", "fd00:10:96::ffff"},
-		{"ip6tables-nft", "fd00:10:96::1", "fd00:10:128::1", "fd00:10:96::ffff"},
+	for _, test := range []struct {
+		tool, service, pod, miss string
+		protocol                 corev1.Protocol
+	}{
+		{"iptables-legacy", "10.96.0.1", "10.128.0.1", "10.111.0.1", corev1.ProtocolUDP},
+		{"iptables-nft", "10.96.0.1", "10.128.0.1", "10.111.0.1", corev1.ProtocolUDP},
+		{"ip6tables-legacy", "fd00:10:96::1", "fd00:10:128::1", "fd00:10:96::ffff", corev1.ProtocolUDP},
+		{"ip6tables-nft", "fd00:10:96::1", "fd00:10:128::1", "fd00:10:96::ffff", corev1.ProtocolUDP},
+		{"iptables-legacy", "10.96.0.1", "10.128.0.1", "10.111.0.1", corev1.ProtocolTCP},
+		{"ip6tables-nft", "fd00:10:96::1", "fd00:10:128::1", "fd00:10:96::ffff", corev1.ProtocolTCP},
 	} {
-		t.Run(test.tool, func(t *testing.T) {
+		t.Run(test.tool+"/"+string(test.protocol), func(t *testing.T) {
+			protocol := strings.ToLower(string(test.protocol))
 			rig.Network(t)
 			pod := netip.AddrPortFrom(netip.MustParseAddr(test.pod), 8080)
 			rig.Run(t, fmt.Sprintf("*nat\n:SERVICES - [0:0]\n-A OUTPUT -j SERVICES\n"+
-				"-A SERVICES -d %s -p udp -m udp --dport 80 -j DNAT --to-destination %s\n"+
-				"-A POSTROUTING -d %s -j RETURN\nCOMMIT\n", test.service, pod, test.pod), test.tool+"-restore")
+				"-A SERVICES -d %s -p %s -m %s --dport 80 -j DNAT --to-destination %s\n"+
+				"-A POSTROUTING -d %s -j RETURN\nCOMMIT\n", test.service, protocol, protocol, pod, test.pod), test.tool+"-restore")
 			service := netip.AddrPortFrom(netip.MustParseAddr(test.service), 80)
 			miss := netip.AddrPortFrom(netip.MustParseAddr(test.miss), 80)
 			got := map[int]int{}
 			err := MeasureTraversal(t.Context(), TraversalOptions{
-				Targets: []Target{{Position: 1, Addr: service}, {Position: 2, Addr: service}, {Position: -1, Addr: miss}},
-				Samples: samples, Batch: batch, Rand: rand.New(rand.NewPCG(1, 2)),
+				Targets:  []Target{{Position: 1, Addr: service}, {Position: 2, Addr: service}, {Position: -1, Addr: miss}},
+				Protocol: test.protocol, Samples: samples, Batch: batch, Rand: rand.New(rand.NewPCG(1, 2)),
 			}, func(target *Target, d time.Duration) {
 				got[target.Position]++
 				if d <= 0 {

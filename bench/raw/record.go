@@ -33,7 +33,7 @@ type Record struct {
 	// Target is the kind of destination of a first_packet if it is no plain cluster IP: one of scenarios.Probe.Kinds. It
 	// has no Position except 0: a packet of the kind's clients in the empty ruleset, to subtract.
 	Target string `json:"target,omitempty"`
-	// Method of a first_packet: empty or "sendto"; for flows between namespaces "handshake" (TCP SYN → SYN-ACK), "echo"
+	// Method of a first_packet: empty or "sendto" (UDP); MethodConnect (TCP); for flows between namespaces "handshake" (TCP SYN → SYN-ACK), "echo"
 	// (UDP) and "established" (a packet of a flow that conntrack has already). ByPackets: of a change or a start that no
 	// rule showed.
 	Method   string `json:"method,omitempty"`
@@ -53,6 +53,10 @@ type Record struct {
 	// Value - Uncertainty the lower one. A reaction has it, and a network programming latency whose end only reading shows.
 	Uncertainty float64 `json:"uncertainty,omitempty"`
 }
+
+// MethodConnect is the Method of a first_packet that is the SYN of a connect(2), where the cluster has no UDP Services. It
+// costs more than a sendto(2): values of both are never compared.
+const MethodConnect = "connect"
 
 // ByPackets is the Method of times that new flows to the Services showed, because no rules of the subject are known.
 const ByPackets = "packets"
@@ -89,7 +93,7 @@ const (
 	// Reaction is one isolated change without any wait: due in the cluster → visible in the kernel. The subject had
 	// converged and idled for longer than minSyncPeriod.
 	Reaction      Metric = "reaction"       // s
-	FirstPacket   Metric = "first_packet"   // s: one sendto of a fresh flow
+	FirstPacket   Metric = "first_packet"   // s: the system call that sends the first packet of a fresh flow
 	Rules         Metric = "rules"          // count, by table: installed after a sync, own rules
 	RulesKernel   Metric = "rules_kernel"   // count, by table: as the kernel counts, at a settle
 	RulesExpected Metric = "rules_expected" // count, by table: predicted by the closed form

@@ -60,16 +60,19 @@ func restoreValues(c *records.Samples, source SameSource) estimate.Sample {
 	})
 }
 
-func lastPacketValues(c *records.Samples, _ SameSource) estimate.Sample {
-	positions := c.Positions("")
-	if len(positions) == 0 {
-		return nil
+// lastPacketValues are the first packets by one method to the last Service of the dispatch.
+func lastPacketValues(method string) func(*records.Samples, SameSource) estimate.Sample {
+	return func(c *records.Samples, _ SameSource) estimate.Sample {
+		positions := c.Positions(method)
+		if len(positions) == 0 {
+			return nil
+		}
+		return c.PacketsAt(method, positions[len(positions)-1])
 	}
-	last := positions[len(positions)-1]
-	return c.ByRepetition(func(r *raw.Record) bool {
-		return r.Metric == raw.FirstPacket && r.Target == "" && records.MethodOf(r) == "" && r.Position != nil && *r.Position == last
-	})
 }
+
+// OfPackets reports whether a figure is about first packets. They are not compared in a guest, whose system calls are slow.
+func OfPackets(name string) bool { return name == FigureFirstPacket || name == FigureFirstSYN }
 
 // CountValues is the total over the tables at the end of each repetition, of rules or of elements.
 func CountValues(elements bool) func(*records.Samples, SameSource) estimate.Sample {

@@ -70,6 +70,7 @@ const (
 	FigurePartialSys  = "partial_sync_kernel"
 	figureRestores    = "restores"
 	FigureFirstPacket = "first_packet_last"
+	FigureFirstSYN    = "first_packet_tcp_last"
 	FigureRules       = "rules"
 	FigureElements    = "elements"
 )
@@ -104,7 +105,8 @@ var FigureTexts = []FigureText{
 	{FigureRSS, "Peak RSS", "rss", "of the subject's process", "B", "more", "less", 50, LargestOf(raw.PeakRSS)},
 	{FigureChildRSS, "Peak RSS, child", "child rss", "of the largest tool that the subject started", "B", "more", "less", 50, LargestOf(raw.ChildPeakRSS)},
 	{FigureTotalRSS, "Peak memory", "rss+child", "sum of the peaks of the subject's process and of the largest tool that it started, if any", "B", "more", "less", 50, TotalRSSValues},
-	{FigureFirstPacket, "First packet", "packet", "at the last Service of the dispatch", "s", "slower", "faster", 50, lastPacketValues},
+	{FigureFirstPacket, "First packet", "packet", "at the last Service of the dispatch", "s", "slower", "faster", 50, lastPacketValues("")},
+	{FigureFirstSYN, "First packet, TCP", "syn", "the SYN at the last Service of the dispatch; the cluster has no UDP Service", "s", "slower", "faster", 50, lastPacketValues(raw.MethodConnect)},
 	{FigureRules, "Rules", "rules", "all tables; counted by the kernel if all subjects have such counts", "count", "more", "fewer", 50, CountValues(false)},
 	{FigureElements, "Elements", "elements", "elements of sets and maps", "count", "more", "fewer", 50, CountValues(true)},
 }

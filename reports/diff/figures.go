@@ -107,10 +107,10 @@ func duration(name, text string, percent float64, values valuesBy) Figure {
 // packetKinds are the first packets to each kind of destination, and the round trips.
 func packetKinds(both []*records.Samples) []Figure {
 	var out []Figure
-	for _, method := range []string{"", "handshake", "echo", "established"} {
+	for _, method := range records.Methods {
 		var targets []string
 		for _, c := range both {
-			if method != "" && len(c.Positions(method)) > 0 {
+			if slices.Contains(records.FlowMethods, method) && len(c.Positions(method)) > 0 {
 				targets = append(targets, "")
 			}
 			targets = append(targets, c.Targets(method)...)
@@ -152,10 +152,12 @@ func firstPacketValues(c *records.Samples, _ comparison.SameSource) estimate.Sam
 	if len(positions) < 2 {
 		return nil
 	}
-	return c.PacketsAt(positions[0])
+	return c.PacketsAt("", positions[0])
 }
 
-func missValues(c *records.Samples, _ comparison.SameSource) estimate.Sample { return c.PacketsAt(-1) }
+func missValues(c *records.Samples, _ comparison.SameSource) estimate.Sample {
+	return c.PacketsAt("", -1)
+}
 
 func chainValues(c *records.Samples, _ comparison.SameSource) estimate.Sample {
 	return c.LastCounts(raw.Chains, func(string) bool { return true })

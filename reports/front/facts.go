@@ -266,10 +266,10 @@ func growth(s *sections.Summary) []verdict.Growth {
 }
 
 // headlines are the figures of rankings and pairs, the most important first.
-var headlines = []string{comparison.FigureReaction, comparison.FigureNPL99, comparison.FigureCold, comparison.FigureFirstPacket, comparison.FigureTotalRSS}
+var headlines = []string{comparison.FigureReaction, comparison.FigureNPL99, comparison.FigureCold, comparison.FigureFirstPacket, comparison.FigureFirstSYN, comparison.FigureTotalRSS}
 
 // methodTexts are the packets of a run about packets, in the order of its verdict.
-var methodTexts = []struct{ method, text string }{{"handshake", "TCP handshake"}, {"echo", "UDP echo"}, {"sendto", "First packet"}}
+var methodTexts = []struct{ method, text string }{{"handshake", "TCP handshake"}, {"echo", "UDP echo"}, {"sendto", "First packet"}, {raw.MethodConnect, "First packet (TCP)"}}
 
 // control is the least and the largest median of packets of established flows, at the largest size.
 func control(s *sections.Summary) (out verdict.Control) {
@@ -296,7 +296,7 @@ func packetRankings(s *sections.Summary, differs bool) (out []verdict.Ranking) {
 	}
 	for _, m := range methodTexts {
 		cells := s.PacketCells(m.method)
-		if len(cells) == 0 || cells[0].InGuest() || m.method != "sendto" && differs {
+		if len(cells) == 0 || cells[0].InGuest() || slices.Contains(records.FlowMethods, m.method) && differs {
 			continue
 		}
 		costs := slices.DeleteFunc(s.PacketsOf(cells[0], m.method), func(p sections.PacketCost) bool { return p.Spot("last") == nil })
@@ -326,7 +326,7 @@ func bestFirst(name string) func(a, b comparison.Side) int {
 
 // sidesBy returns the sides with a figure, the best first; nil if fewer than two have it, or if it cannot be compared.
 func sidesBy(c *comparison.CellComparison, name string) []comparison.Side {
-	if name == comparison.FigureFirstPacket && c.Cell.InGuest() {
+	if comparison.OfPackets(name) && c.Cell.InGuest() {
 		return nil
 	}
 	sides := slices.DeleteFunc(slices.Clone(c.Sides), func(side comparison.Side) bool { return side.Figure(name) == nil })
@@ -390,7 +390,7 @@ func pairs(c *comparison.CellComparison) []verdict.Pair {
 		p := verdict.Pair{Series: side.Series, Baseline: baseline}
 		var observed []int // differences without intervals
 		for _, name := range headlines {
-			if name == comparison.FigureFirstPacket && c.Cell.InGuest() {
+			if comparison.OfPackets(name) && c.Cell.InGuest() {
 				continue
 			}
 			r := c.Ratio(side.Series, baseline, name)

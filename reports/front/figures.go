@@ -24,7 +24,7 @@ var tiles = []struct {
 }{
 	{"", []string{comparison.FigureCold}, "start of the process → every Service visible", nil},
 	{"", []string{comparison.FigureNPL99, comparison.FigureReaction}, "change due → visible in the kernel", func(p sections.SLOs) float64 { return p.ProgrammingP99 }},
-	{"", []string{comparison.FigureFirstPacket}, "of a connection, to the last Service; median", nil},
+	{"", []string{comparison.FigureFirstPacket, comparison.FigureFirstSYN}, "of a connection, to the last Service; median", nil},
 	{"Peak memory", []string{comparison.FigureTotalRSS}, "of the proxier and its tools, resident", nil},
 }
 
@@ -42,7 +42,7 @@ func tileSection(s *sections.Summary) doc.Section {
 	var all []doc.Tile
 	for _, one := range tiles {
 		for _, name := range one.names {
-			if name == comparison.FigureFirstPacket && cell.InGuest() {
+			if comparison.OfPackets(name) && cell.InGuest() {
 				continue // a guest's clock is too coarse
 			}
 			limit := 0.0
@@ -154,7 +154,7 @@ func heatSection(s *sections.Summary) doc.Section {
 		subject.Sub = "to " + baseline
 		row := []doc.Cell{subject}
 		for _, text := range comparison.FigureTexts {
-			if text.Name == comparison.FigureFirstPacket && c.Cell.InGuest() {
+			if comparison.OfPackets(text.Name) && c.Cell.InGuest() {
 				row = append(row, doc.NoneFor("a guest's clock is too coarse"))
 				continue
 			}

@@ -137,7 +137,7 @@ func readSummary(path string, text []byte) ([]Entry, error) {
 			name string
 			of   *estimate.Distribution
 		}{{comparison.FigureReaction, k.Reaction}, {comparison.FigureCold, k.ColdStart}, {comparison.FigureFull, k.FullSync}, {comparison.FigurePartial, k.PartialSync},
-			{comparison.FigureNPL50, k.Programming}, {comparison.FigureFirstPacket, k.FirstPacketLast}} {
+			{comparison.FigureNPL50, k.Programming}, {comparison.FigureFirstPacket, k.FirstPacketLast}, {comparison.FigureFirstSYN, k.FirstSYNLast}} {
 			if f.of != nil {
 				e.Figures = append(e.Figures, Figure{Subject: k.Series, Cell: k.Cell, Estimate: estimate.Estimate{Name: f.name, Unit: "s", Value: f.of.Median, Low: f.of.Low, High: f.of.High,
 					RangeLow: f.of.RangeLow, RangeHigh: f.of.RangeHigh, N: f.of.N}})

@@ -28,7 +28,7 @@ func packetPositionFigure(s *sections.Summary) *figure.Figure {
 		return packetsByPosition(s)
 	}
 	f := &figure.Figure{Name: "first-packet-by-position", Title: "First-packet cost by dispatch position",
-		Caption: "The cost of one sendto of a new flow at the first … last Service (median, 95 % confidence interval (from 6 repetitions on)) and for an " +
+		Caption: "The cost of the system call that sends the first packet of a new flow, at the first … last Service (median, 95 % confidence interval (from 6 repetitions on)) and for an " +
 			"address of no Service (hollow, at the right end); the slope of the line is the cost of each rule in front, for every new flow."}
 	p := figure.NewPlot("dispatch position of the Service", "first packet, median")
 	lines := s.Traversal[max(0, len(s.Traversal)-maxPacketLines):]

@@ -17,7 +17,7 @@ import (
 
 // ratioFigures are the figures of the plot of ratios, in its order.
 var ratioFigures = []string{comparison.FigureReaction, comparison.FigureNPL99, comparison.FigureCold, comparison.FigureFull, comparison.FigurePartial,
-	comparison.FigureCPU, comparison.FigureTotalRSS, comparison.FigureFirstPacket}
+	comparison.FigureCPU, comparison.FigureTotalRSS, comparison.FigureFirstPacket, comparison.FigureFirstSYN}
 
 // ratiosFigure draws each subject's figures divided by its baseline's, with their intervals, at the largest compared size.
 func ratiosFigure(s *sections.Summary) *figure.Figure {
@@ -35,7 +35,7 @@ func ratiosFigure(s *sections.Summary) *figure.Figure {
 	var names []plot.Tick
 	row := 0.0
 	for _, name := range ratioFigures {
-		if name == comparison.FigureFirstPacket && c.Cell.InGuest() {
+		if comparison.OfPackets(name) && c.Cell.InGuest() {
 			continue
 		}
 		first := row

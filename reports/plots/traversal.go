@@ -48,18 +48,18 @@ func (l blogLine) style() draw.LineStyle {
 
 // packetsByPosition draws the medians by dispatch position at the largest size, with a band up to the 90th percentile.
 func packetsByPosition(s *sections.Summary) *figure.Figure {
-	cells := s.PacketCells("sendto")
+	cells := s.PacketCells(sections.NodeMethods...)
 	if len(cells) == 0 {
 		return nil
 	}
 	cell := cells[0]
 	f := &figure.Figure{Name: "first-packet-by-position", Title: "First packet by dispatch position, " + doc.Plural(cell.Services, "Service"),
-		Caption: "The cost of one sendto of a new flow at the first … last Service: medians. A square at the right end is an address of no Service. " +
+		Caption: "The cost of the system call that sends the first packet of a new flow, at the first … last Service: medians. A square at the right end is an address of no Service. " +
 			"The upper scale is linear, and labels have the cost of each Service in front. The lower scale is logarithmic, with a pale band up to the 90th percentile."}
 	linear, p := figure.NewPlot("", "first packet"), figure.NewPlot("dispatch position of the Service", "first packet (log scale)")
 	slopes, ends := &figure.EndLabels{}, &figure.EndLabels{}
 	last := 0.0
-	for _, cost := range s.PacketsOf(cell, "sendto") {
+	for _, cost := range s.PacketsOf(cell, sections.NodeMethods...) {
 		i, _ := s.SeriesNamed(cost.Series)
 		last = max(last, addPositions(linear, slopes, cost, s.Look(i), false), addPositions(p, ends, cost, s.Look(i), true))
 		if n := len(slopes.Labels); n > 0 && cost.PerService != nil {
@@ -160,7 +160,7 @@ func flowsByPosition(s *sections.Summary) *figure.Figure {
 	f := &figure.Figure{Name: "flows-by-position", Caption: "Round trips from a client pod through the node to a server pod, each in a separate namespace: medians, with a pale band up to the 90th percentile. " +
 		"Only the first packet of a flow crosses the rules: the established flow must not depend on the position."}
 	var all []*figure.EndLabels
-	for _, method := range records.Methods[1:] {
+	for _, method := range records.FlowMethods {
 		cells := s.PacketCells(method)
 		if len(cells) == 0 {
 			continue
@@ -194,7 +194,7 @@ func flowsByPosition(s *sections.Summary) *figure.Figure {
 // flowsBySize draws the last Service by each method between namespaces versus Services.
 func flowsBySize(s *sections.Summary, line records.SweepLine) *figure.Figure {
 	var panels []sizeLine
-	for _, method := range records.Methods[1:] {
+	for _, method := range records.FlowMethods {
 		panels = append(panels, sizeLine{flowTexts[method], figure.TickSeconds, "s", func(one *records.Series, cell records.Cell) estimate.Sample {
 			samples := one.Cells[cell.ID()]
 			positions := samples.Positions(method)

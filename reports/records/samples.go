@@ -225,14 +225,16 @@ func MethodOf(r *raw.Record) string {
 	return r.Method
 }
 
-// At returns the first-packet values at a position of a cell: system calls to a plain cluster IP.
+// At returns the first-packet values at a position of a cell: system calls to a plain cluster IP, by the cell's NodeMethod.
 func (s *Series) At(cell Cell, position int) estimate.Sample {
-	return s.Cells[cell.ID()].Packets(raw.FirstPacket, "", position)
+	samples := s.Cells[cell.ID()]
+	return samples.Packets(raw.FirstPacket, samples.NodeMethod(), position)
 }
 
 // Positions are the dispatch positions probed in a cell, in order, without the miss and the empty ruleset.
 func (s *Series) Positions(cell Cell) []int {
-	return s.Cells[cell.ID()].Positions("")
+	samples := s.Cells[cell.ID()]
+	return samples.Positions(samples.NodeMethod())
 }
 
 // Details are the groups of a cell in a stable order.

@@ -10,8 +10,23 @@ import (
 	"synclab/reports/estimate"
 )
 
-// Methods of first packets, in the order of the page. The empty string is sendto.
-var Methods = []string{"", "handshake", "echo", "established"}
+// NodeMethods are the methods of first packets that the node itself sends, in one system call: sendto (the empty string)
+// and, where the cluster has no UDP Service, connect. A cell has one of them.
+var NodeMethods = []string{"", raw.MethodConnect}
+
+// FlowMethods are the methods of first packets that travel between namespaces, in the order of the page.
+var FlowMethods = []string{"handshake", "echo", "established"}
+
+// Methods of first packets.
+var Methods = slices.Concat(NodeMethods, FlowMethods)
+
+// NodeMethod is the method of a cell's first packets that the node itself sends.
+func (c *Samples) NodeMethod() string {
+	if len(c.Positions("")) == 0 && len(c.Positions(raw.MethodConnect)) > 0 {
+		return raw.MethodConnect
+	}
+	return ""
+}
 
 func MethodName(method string) string { return cmp.Or(method, "sendto") }
 
@@ -155,9 +170,9 @@ func (c *Collection) Samples(subject string, cell Cell) *Samples {
 	return c.Series[i].Cells[cell.ID()]
 }
 
-func (c *Samples) PacketsAt(position int) estimate.Sample {
+func (c *Samples) PacketsAt(method string, position int) estimate.Sample {
 	return c.ByRepetition(func(r *raw.Record) bool {
-		return r.Metric == raw.FirstPacket && r.Target == "" && MethodOf(r) == "" && r.Position != nil && *r.Position == position
+		return r.Metric == raw.FirstPacket && r.Target == "" && MethodOf(r) == method && r.Position != nil && *r.Position == position
 	})
 }
 

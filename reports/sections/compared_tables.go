@@ -61,7 +61,7 @@ func (s *Summary) cellTitle(cell records.Cell) string {
 // shortFigures are the figures that terminal and Markdown show; a terminal that is too narrow lacks those of
 // spareFigures. shortRatios are the ratios on a terminal.
 var (
-	ShortFigures = []string{comparison.FigureReaction, comparison.FigureCold, comparison.FigureNPL50, comparison.FigureNPL99, comparison.FigureFull, comparison.FigurePartial, comparison.FigureCPU, comparison.FigureRSS, comparison.FigureFirstPacket, comparison.FigureRules}
+	ShortFigures = []string{comparison.FigureReaction, comparison.FigureCold, comparison.FigureNPL50, comparison.FigureNPL99, comparison.FigureFull, comparison.FigurePartial, comparison.FigureCPU, comparison.FigureRSS, comparison.FigureFirstPacket, comparison.FigureFirstSYN, comparison.FigureRules}
 	spareFigures = map[string]int{comparison.FigureRules: 2, comparison.FigureNPL50: 1}
 	shortRatios  = []string{comparison.FigureReaction, comparison.FigureCold, comparison.FigureNPL99, comparison.FigureFull, comparison.FigurePartial, comparison.FigureCPU}
 )
@@ -74,6 +74,7 @@ var figureLegends = map[string]string{
 	comparison.FigureFull:        "*: self-reported",
 	comparison.FigurePartial:     "*: self-reported",
 	comparison.FigureFirstPacket: "packet: first packet to the last Service",
+	comparison.FigureFirstSYN:    "syn: first packet of TCP to the last Service",
 }
 
 // SidesTable has the figures of each side, and below each its ratio to the nearest baseline.

@@ -21,6 +21,7 @@ var spokenFigures = []struct{ name, verb, noun string }{
 	{comparison.FigureCold, "finished its cold start", "cold start"},
 	{comparison.FigureNPL99, "made 99 of 100 changes visible", "latency p99"},
 	{comparison.FigureFirstPacket, "passed the first packet", "first packet"},
+	{comparison.FigureFirstSYN, "passed the first packet (TCP)", "first packet, TCP"},
 	{comparison.FigureFull, "completed a full sync (self-reported)", "self-reported full sync"},
 	{comparison.FigurePartial, "completed a partial sync (self-reported)", "self-reported partial sync"},
 	{comparison.FigureCPU, "used", "CPU per change"},

@@ -31,11 +31,13 @@ func keyFigures(c *records.Collection) []KeyFigures {
 				Rules:       rulesTotal(samples),
 			}
 			k.PeakRSS = medianOf(comparison.LargestOf(raw.PeakRSS)(samples, comparison.SameSource{}))
-			if p := s.Positions(cell); len(p) > 0 {
-				k.FirstPacketFirst = described(s.At(cell, p[0]))
-				k.FirstPacketLast = described(s.At(cell, p[len(p)-1]))
+			switch p := s.Positions(cell); {
+			case len(p) > 0 && samples.NodeMethod() == raw.MethodConnect:
+				k.FirstSYNLast = described(s.LastPosition(cell))
+			case len(p) > 0:
+				k.FirstPacketFirst, k.FirstPacketLast = described(s.At(cell, p[0])), described(s.LastPosition(cell))
+				k.FirstPacketMiss = described(s.At(cell, -1))
 			}
-			k.FirstPacketMiss = described(s.At(cell, -1))
 			out = append(out, k)
 		}
 	}

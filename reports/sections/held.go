@@ -1,6 +1,7 @@
 package sections
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"text/template"
@@ -145,7 +146,7 @@ func (s *Summary) clauseValues(line records.SweepLine, series, clause string) []
 		if clause == ClauseNPL && k.Programming != nil {
 			note(k.Cell, k.Programming.P99, k.Programming.P99Low, k.Programming.P99High)
 		}
-		if d := k.FirstPacketLast; clause == ClausePacket && d != nil {
+		if d := cmp.Or(k.FirstPacketLast, k.FirstSYNLast); clause == ClausePacket && d != nil {
 			note(k.Cell, d.P99, d.P99Low, d.P99High)
 		}
 		switch {

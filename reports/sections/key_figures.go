@@ -66,6 +66,8 @@ func (s *Summary) keyTable() *doc.Table {
 			median(func(k KeyFigures) *estimate.Distribution { return k.FirstPacketFirst })),
 		field(doc.Column{Name: "First packet, last", Short: "1st packet", Legend: packet, Numeric: true, Title: "median at the last Service"},
 			median(func(k KeyFigures) *estimate.Distribution { return k.FirstPacketLast })),
+		field(doc.Column{Name: "First packet, TCP", Short: "syn", Legend: "syn: first packet of TCP to the last Service", Numeric: true, Title: "the SYN of a connect(2), since the cluster has no UDP Service: median at the last Service"},
+			median(func(k KeyFigures) *estimate.Distribution { return k.FirstSYNLast })),
 		field(doc.Column{Name: "miss", On: doc.Page, Numeric: true, Title: "median for an address of no Service, outside of the Service ranges"},
 			median(func(k KeyFigures) *estimate.Distribution { return k.FirstPacketMiss })),
 		field(doc.Column{Name: "Rules", Numeric: true, Title: "all tables"}, func(k KeyFigures) doc.Cell { return doc.Optional(k.Rules, "count") }),

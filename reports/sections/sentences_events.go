@@ -98,11 +98,11 @@ type invariantWords struct {
 
 // packetAnswers states the cost of a packet to the last Service: first the subjects whose cost grows, then the others.
 func (s *Summary) packetAnswers() []string {
-	cells := s.PacketCells("sendto")
+	cells := s.PacketCells(NodeMethods...)
 	if len(cells) == 0 || !s.ProbedDeeply() {
 		return nil
 	}
-	costs := slices.DeleteFunc(s.PacketsOf(cells[0], "sendto"), func(p PacketCost) bool { return p.Spot("last") == nil })
+	costs := slices.DeleteFunc(s.PacketsOf(cells[0], NodeMethods...), func(p PacketCost) bool { return p.Spot("last") == nil })
 	slices.SortStableFunc(costs, func(a, b PacketCost) int { return cmp.Compare(b.Spot("last").Median, a.Spot("last").Median) })
 	var grow, others []PacketCost
 	for _, p := range costs {

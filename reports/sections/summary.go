@@ -105,6 +105,8 @@ type KeyFigures struct {
 	FirstPacketFirst *estimate.Distribution `json:"first_packet_first,omitempty"`
 	FirstPacketLast  *estimate.Distribution `json:"first_packet_last,omitempty"`
 	FirstPacketMiss  *estimate.Distribution `json:"first_packet_miss,omitempty"`
+	// FirstSYNLast is the cost of a first packet of TCP at the last Service, in a cluster without UDP Services.
+	FirstSYNLast *estimate.Distribution `json:"first_packet_tcp_last,omitempty"`
 	// Rules is the sum of the medians of all tables and families.
 	Rules   *float64 `json:"rules,omitempty"`
 	PeakRSS *float64 `json:"peak_rss,omitempty"` // median of the repetitions' peaks

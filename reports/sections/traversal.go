@@ -16,7 +16,7 @@ import (
 type PacketCost struct {
 	Series string       `json:"series"`
 	Cell   records.Cell `json:"cell"`
-	// Method is sendto (one system call) or, for flows between namespaces, handshake, echo or established.
+	// Method is sendto or connect (one system call) or, for flows between namespaces, handshake, echo or established.
 	Method string `json:"method"`
 	// Spots are the positions in order, then the miss, then the kinds of destinations.
 	Spots []PacketSpot `json:"spots"`
@@ -269,15 +269,18 @@ func packetGrowths(c *records.Collection) []PacketGrowth {
 // namespaces.
 func (s *Summary) ProbedDeeply() bool {
 	return slices.ContainsFunc(s.Packets, func(p PacketCost) bool {
-		return p.Method != "sendto" || slices.ContainsFunc(p.Spots, func(spot PacketSpot) bool { return spot.Rules != nil || spot.Target != "" })
+		return slices.Contains(records.FlowMethods, p.Method) || slices.ContainsFunc(p.Spots, func(spot PacketSpot) bool { return spot.Rules != nil || spot.Target != "" })
 	})
 }
 
-// PacketCells are the cells with first packets of a method, the largest first.
-func (s *Summary) PacketCells(method string) []records.Cell {
+// NodeMethods are the methods of first packets in one system call, as in PacketCost.Method.
+var NodeMethods = []string{records.MethodName(""), raw.MethodConnect}
+
+// PacketCells are the cells with first packets of some methods, the largest first.
+func (s *Summary) PacketCells(methods ...string) []records.Cell {
 	var out []records.Cell
 	for _, p := range s.Packets {
-		if p.Method == method && !slices.ContainsFunc(out, func(c records.Cell) bool { return c.ID() == p.Cell.ID() }) {
+		if slices.Contains(methods, p.Method) && !slices.ContainsFunc(out, func(c records.Cell) bool { return c.ID() == p.Cell.ID() }) {
 			out = append(out, p.Cell)
 		}
 	}
@@ -285,11 +288,11 @@ func (s *Summary) PacketCells(method string) []records.Cell {
 	return out
 }
 
-// PacketsOf returns a cell's costs by one method, in the order of the series.
-func (s *Summary) PacketsOf(cell records.Cell, method string) []PacketCost {
+// PacketsOf returns a cell's costs by some methods, in the order of the series.
+func (s *Summary) PacketsOf(cell records.Cell, methods ...string) []PacketCost {
 	var out []PacketCost
 	for _, p := range s.Packets {
-		if p.Method == method && p.Cell.ID() == cell.ID() {
+		if slices.Contains(methods, p.Method) && p.Cell.ID() == cell.ID() {
 			out = append(out, p)
 		}
 	}

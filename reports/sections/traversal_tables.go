@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"synclab/bench/raw"
 	"synclab/reports/comparison"
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
@@ -22,12 +23,12 @@ func (s *Summary) packetSection() doc.Section {
 		return out
 	}
 	var smaller []doc.Block
-	for i, cell := range s.PacketCells("sendto") {
+	for i, cell := range s.PacketCells(NodeMethods...) {
 		if i > 0 {
 			smaller = append(smaller, doc.Block{On: doc.Page, Folded: true, Table: s.spotTable(cell)})
 			continue
 		}
-		out.Add(doc.Block{On: doc.Page, Soft: true, Note: "The duration of one sendto of a new flow, which crosses the rules inside the system call. " +
+		out.Add(doc.Block{On: doc.Page, Soft: true, Note: "The duration of the system call that sends the first packet of a new flow, which crosses the rules inside the call: sendto of UDP, or connect of TCP where the cluster has no UDP Service. " +
 			"Cells have the median, then the 90th and the 99th percentile and the number of rules that the packet crosses. " +
 			"Every number except the last row includes the cost in an empty ruleset."})
 		out.Add(doc.Block{On: doc.Page, Table: s.spotTable(cell)}, doc.Block{On: doc.Page, Table: s.perRuleTable(cell)})
@@ -42,8 +43,8 @@ func (s *Summary) packetSection() doc.Section {
 
 // spotTable has a row for each destination and a column for each subject.
 func (s *Summary) spotTable(cell records.Cell) *doc.Table {
-	costs := s.PacketsOf(cell, "sendto")
-	t := &doc.Table{Title: records.SizesText([]records.Cell{cell}) + records.SettingsTail(records.ShortSettings(cell.Settings())), Columns: []doc.Column{{Name: "First packet to"}}}
+	costs := s.PacketsOf(cell, NodeMethods...)
+	t := &doc.Table{Title: records.SizesText([]records.Cell{cell}) + records.SettingsTail(records.ShortSettings(cell.Settings())) + methodTail(costs), Columns: []doc.Column{{Name: "First packet to"}}}
 	empty, net := []doc.Cell{{Text: "empty ruleset"}}, []doc.Cell{{Text: "last, minus the empty ruleset"}}
 	for _, p := range costs {
 		t.Columns = append(t.Columns, s.seriesColumn(p.Series))
@@ -122,6 +123,14 @@ func spotCell(spot *PacketSpot) doc.Cell {
 	return cell
 }
 
+// methodTail names the system call of a cell's packets, if it is not sendto.
+func methodTail(costs []PacketCost) string {
+	if len(costs) > 0 && costs[0].Method == raw.MethodConnect {
+		return ", TCP (connect)"
+	}
+	return ""
+}
+
 // perRuleTable has the fits of the largest cell.
 func (s *Summary) perRuleTable(cell records.Cell) *doc.Table {
 	t := &doc.Table{Title: "Per rule, and whether the position matters", Columns: []doc.Column{{Name: "Subject"},
@@ -131,7 +140,7 @@ func (s *Summary) perRuleTable(cell records.Cell) *doc.Table {
 		{Name: "From first to last Service", Title: "growth of the line, with the bounds of its slope's 95 % interval"}},
 		Note: "Straight lines by least squares through the medians of the positions. Flat: the slope's 95 % interval contains 0, or the line grows by less than 10 % " +
 			"from the first to the last. With fewer than six repetitions, only the observed values and their range are shown."}
-	for _, p := range s.PacketsOf(cell, "sendto") {
+	for _, p := range s.PacketsOf(cell, NodeMethods...) {
 		row := append([]doc.Cell{s.SeriesCell(p.Series)}, fitCells(p.PerRule)...)
 		row = append(row, fitCells(p.PerService)...)
 		intercept, net, flat := doc.None(), doc.None(), doc.None()
@@ -177,11 +186,11 @@ func CostText(fit estimate.Fit, flat *Flatness) string {
 
 // packetTable has the essentials of the largest cell for a terminal and for Markdown: one row for each subject.
 func (s *Summary) packetTable(cell records.Cell) *doc.Table {
-	t := &doc.Table{Title: "Cost of a first packet at " + records.SizesText([]records.Cell{cell}) + " (medians)", Columns: []doc.Column{{Name: "Subject"},
+	t := &doc.Table{Title: "Cost of a first packet at " + records.SizesText([]records.Cell{cell}) + methodTail(s.PacketsOf(cell, NodeMethods...)) + " (medians)", Columns: []doc.Column{{Name: "Subject"},
 		{Name: "First", Numeric: true}, {Name: "Last", Numeric: true}, {Name: "Miss", Numeric: true}, {Name: "Last p99", Numeric: true},
 		{Name: "Rules", Numeric: true, Legend: "rules: number that a packet to the last Service crosses"}, {Name: "Per rule", Numeric: true},
 		{Name: "From first to last", Short: "position", Legend: "position: whether the cost grows with the position"}}}
-	for _, p := range s.PacketsOf(cell, "sendto") {
+	for _, p := range s.PacketsOf(cell, NodeMethods...) {
 		last := p.Spot("last")
 		rules, per, growth := doc.None(), doc.None(), doc.None()
 		if last != nil {
@@ -243,7 +252,7 @@ func (s *Summary) flowTable() *doc.Table {
 		Note: "Round trips from a client pod through the node to a server pod, each in a separate namespace. Handshake is TCP, from SYN to SYN-ACK. " +
 			"Echo is a UDP packet and its answer. Established is a packet of a flow with a conntrack entry. " +
 			"Only a flow's first packet crosses the rules, so established must not depend on the position."}
-	for _, method := range records.Methods[1:] {
+	for _, method := range records.FlowMethods {
 		cells := s.PacketCells(method)
 		if len(cells) == 0 {
 			continue

@@ -123,7 +123,7 @@ func (y *Recorded) packets(random *rand.Rand, m PacketModel, n, rep, samples int
 		case -1:
 			position, rules = -1, m.rules(n)-2
 		default:
-			for _, method := range records.Methods[1:] {
+			for _, method := range records.FlowMethods {
 				cost := map[string]float64{"handshake": 60e-6 + m.first + m.PerRule*rules, "echo": 40e-6 + m.first + m.PerRule*rules, "established": 25e-6}[method]
 				for range samples / 4 {
 					put(raw.FirstPacket, noisy(cost), "s", raw.Record{Position: &position, Method: method, Step: "4:probe"})
