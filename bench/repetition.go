@@ -116,14 +116,15 @@ func (r *repetition) prepare(ctx context.Context) error {
 	}
 	r.first = r.About
 	r.Subject, r.Variant, r.Layout = r.About.Name, r.About.Variant, r.About.Layout
-	for _, family := range r.Scenario.Shape.Families {
-		r.Families = append(r.Families, corev1.IPFamily(family))
-	}
 	if r.Objects != nil {
 		r.World = world.WorldOf(r.Objects, r.Scenario.Seed)
-		r.Families = pass.FamiliesOf(r.Objects)
+		given, shape := r.World.Shape(), &r.Scenario.Shape
+		shape.Families, shape.ServiceCIDRs, shape.PodCIDRs = given.Families, given.ServiceCIDRs, given.PodCIDRs
 	} else if r.World, err = world.NewWorld(r.Scenario.Shape, r.Scenario.Seed); err != nil {
 		return err
+	}
+	for _, family := range r.Scenario.Shape.Families {
+		r.Families = append(r.Families, corev1.IPFamily(family))
 	}
 	if err := r.limitFamilies(); err != nil {
 		return err

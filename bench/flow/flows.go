@@ -45,6 +45,7 @@ type Flows struct {
 	pods     *traffic.Process // nil: not needed yet
 	ports    map[uint16]bool  // on which the pods answer
 	Clients  []netip.Addr
+	Outside  map[corev1.IPFamily]netip.Addr      // a host outside of the cluster
 	watching []netip.Addr                        // Clients of the watcher, if packets may have to show the subject's state
 	Checker  atomic.Pointer[traffic.FlowChecker] // nil: no stream runs
 	Packets  map[int]int                         // of long-lived flows, answered by the same endpoint

@@ -3,6 +3,7 @@ package flow
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -52,6 +53,7 @@ func (r *Flows) ConnectPods(objects *sim.Objects, all []netip.Prefix) error {
 	sink := slices.DeleteFunc(slices.Clone(all), func(p netip.Prefix) bool {
 		return slices.ContainsFunc(ranges, func(q netip.Prefix) bool { return q.Bits() <= p.Bits() && q.Contains(p.Addr()) })
 	})
+	r.Outside = map[corev1.IPFamily]netip.Addr{}
 	for _, family := range r.Families {
 		clients, err := clientPods(objects, ranges, family)
 		if err == nil && r.MayWatch() && len(clients) < 4 {
@@ -70,12 +72,13 @@ func (r *Flows) ConnectPods(objects *sim.Objects, all []netip.Prefix) error {
 			r.watching, clients = append(r.watching, clients[:half]...), clients[half:]
 		}
 		r.Clients = append(r.Clients, clients...)
+		r.Outside[family] = outsideOf(objects, family)
 	}
 	if err := r.Lab.Connect(netns.Topology{Node: r.Node, Sink: sink}); err != nil {
 		return err
 	}
 	var err error
-	r.Rooms, err = r.Lab.ConnectPods(netns.PodTopology{Clients: slices.Concat(r.Clients, r.watching), Ranges: ranges, Network: r.Scenario.Shape.PodNetwork})
+	r.Rooms, err = r.Lab.ConnectPods(netns.PodTopology{Clients: slices.Concat(r.Clients, r.watching), Outside: slices.Collect(maps.Values(r.Outside)), Ranges: ranges, Network: r.Scenario.Shape.PodNetwork})
 	return err
 }
 
@@ -100,6 +103,18 @@ func podRanges(shape scenarios.Shape, o *sim.Objects, families []corev1.IPFamily
 	})
 }
 
+// outsideOf returns an address of documentation (RFC 5737, RFC 3849) that the cluster does not use.
+func outsideOf(o *sim.Objects, family corev1.IPFamily) netip.Addr {
+	addr := netip.MustParseAddr("203.0.113.9")
+	if family == corev1.IPv6Protocol {
+		addr = netip.MustParseAddr("2001:db8::9")
+	}
+	for used := sim.AddressesOf(o); used[addr]; {
+		addr = addr.Next()
+	}
+	return addr
+}
+
 // clientPods returns free addresses of the node's pod range, the last ones first. If the node's range is not known, it
 // uses any pod range.
 func clientPods(o *sim.Objects, ranges []netip.Prefix, family corev1.IPFamily) ([]netip.Addr, error) {
@@ -111,16 +126,7 @@ func clientPods(o *sim.Objects, ranges []netip.Prefix, family corev1.IPFamily) (
 			}
 		}
 	}
-	taken := map[netip.Addr]bool{}
-	for _, slice := range o.Slices {
-		for _, ep := range slice.Endpoints {
-			for _, text := range ep.Addresses {
-				if addr, ok := sim.ParseAddr(text); ok {
-					taken[addr] = true
-				}
-			}
-		}
-	}
+	used := sim.AddressesOf(o)
 	var clients []netip.Addr
 	for _, prefix := range append(from, ranges...) {
 		if pass.FamilyOf(prefix.Addr()) != family {
@@ -130,8 +136,8 @@ func clientPods(o *sim.Objects, ranges []netip.Prefix, family corev1.IPFamily) (
 		if host := prefix.Addr().BitLen() - prefix.Bits(); host < 8 {
 			most = 1 << max(host-2, 0) // later pods need the rest
 		}
-		for addr := pass.LastOf(prefix).Prev(); len(clients) < most && prefix.Contains(addr); addr = addr.Prev() {
-			if !taken[addr] {
+		for addr := sim.LastOf(prefix).Prev(); len(clients) < most && prefix.Contains(addr); addr = addr.Prev() {
+			if !used[addr] {
 				clients = append(clients, addr)
 			}
 		}

@@ -99,11 +99,7 @@ func (r *Host) startProcess(ctx context.Context) (Subject, error) {
 
 // openHarness starts the fake API server and the shim, and begins to watch the kernel.
 func (r *Host) openHarness(ctx context.Context) error {
-	var ranges []string // empty for a cluster that is not generated: the default ranges
-	if r.Objects == nil {
-		ranges = r.Scenario.Shape.ServiceCIDRs
-	}
-	api, err := front.New(r.Cluster, front.Options{ServiceCIDRs: ranges, Clock: r.Clock})
+	api, err := front.New(r.Cluster, front.Options{ServiceCIDRs: r.Scenario.Shape.ServiceCIDRs, Clock: r.Clock})
 	if err != nil {
 		return err
 	}

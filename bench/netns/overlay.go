@@ -29,8 +29,8 @@ const (
 	tunnelPort    = 8472
 )
 
-// underlay are the addresses of the two nodes on the wire between them, of a range that clusters do not use (RFC 6598).
-var underlay = [2]netip.Addr{netip.MustParseAddr("100.127.255.1"), netip.MustParseAddr("100.127.255.2")}
+// underlay are the addresses of the two nodes on the wire between them: link-local ones, which no cluster has.
+var underlay = [2]netip.Addr{netip.MustParseAddr("169.254.2.1"), netip.MustParseAddr("169.254.2.2")}
 
 // bridged puts the near end of a cable into a new bridge, which becomes the near end. The bridge has the next hop's
 // addresses, so that pods find it by ARP and neighbour discovery.

@@ -30,9 +30,6 @@ var (
 	}
 )
 
-// Outside are addresses of the clients' namespace that belong to no cluster (RFC 5737, RFC 3849), by "is IPv6".
-var Outside = map[bool]netip.Addr{false: netip.MustParseAddr("203.0.113.9"), true: netip.MustParseAddr("2001:db8::9")}
-
 // localTable is the routing table of local addresses (RT_TABLE_LOCAL).
 const localTable = 255
 
@@ -40,6 +37,8 @@ const localTable = 255
 type PodTopology struct {
 	// Clients are the addresses of this node's client pods.
 	Clients []netip.Addr
+	// Outside are addresses of hosts outside of the cluster, in the clients' namespace.
+	Outside []netip.Addr
 	// Ranges contain all pods. One namespace answers for every pod that is not a client.
 	Ranges []netip.Prefix
 	// Network is one of PodNetworks; empty: Routed.
@@ -187,14 +186,7 @@ func bringUp(name string) (netlink.Link, net.HardwareAddr, error) {
 
 // clients adds the clients' addresses to the pods' end, and host routes to the node.
 func (c *cable) clients(pods *Namespace, t PodTopology) error {
-	v4, v6 := families(t)
-	addrs := slices.Clone(t.Clients)
-	if v4 {
-		addrs = append(addrs, Outside[false])
-	}
-	if v6 {
-		addrs = append(addrs, Outside[true])
-	}
+	addrs := slices.Concat(t.Clients, t.Outside)
 	for _, addr := range addrs {
 		if err := addRoute(c.near, netip.PrefixFrom(addr, addr.BitLen())); err != nil {
 			return err

@@ -28,20 +28,6 @@ func FamilyOf(a netip.Addr) corev1.IPFamily {
 	return corev1.IPv6Protocol
 }
 
-// FamiliesOf returns the IP families of the Services' cluster IPs; IPv4 when there are none.
-func FamiliesOf(o *sim.Objects) []corev1.IPFamily {
-	var families []corev1.IPFamily
-	for _, family := range []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol} {
-		if slices.ContainsFunc(o.Services, func(s *corev1.Service) bool { return slices.Contains(s.Spec.IPFamilies, family) }) {
-			families = append(families, family)
-		}
-	}
-	if len(families) == 0 {
-		families = []corev1.IPFamily{corev1.IPv4Protocol}
-	}
-	return families
-}
-
 // sizeOf returns the number of Services and the mean number of endpoints per Service.
 func sizeOf(o *sim.Objects) (services int, endpoints float64) {
 	for _, slice := range o.Slices {
@@ -170,14 +156,4 @@ func plain(o *sim.Objects) bool {
 		}
 	}
 	return true
-}
-
-// LastOf returns the last address of a prefix.
-func LastOf(p netip.Prefix) netip.Addr {
-	bytes := p.Masked().Addr().AsSlice()
-	for bit := p.Bits(); bit < len(bytes)*8; bit++ {
-		bytes[bit/8] |= 0x80 >> (bit % 8)
-	}
-	addr, _ := netip.AddrFromSlice(bytes)
-	return addr
 }

@@ -29,8 +29,9 @@ const (
 // Probes are the probe steps of a repetition: what a first packet costs.
 type Probes struct {
 	*pass.Env
-	Host  *host.Host
-	Flows *flow.Flows
+	Host       *host.Host
+	Flows      *flow.Flows
+	freeRanges map[corev1.IPFamily]netip.Prefix // of strangers
 	// newClients are the clients for kindAffinityFirst, so far.
 	newClients map[corev1.IPFamily]*clients
 	// protocol of the first packets, the same in all of a repetition; empty: not chosen yet.
@@ -212,34 +213,24 @@ func (r *Probes) plainest(family corev1.IPFamily, frontends []iptables.Frontend)
 // missPort is no Service's port: generated Services use low ports.
 const missPort = 65000
 
-// misses returns n addresses of the pods' ranges that no endpoint and no Service has, or fewer if there are not enough.
+// misses returns n addresses of the pods' ranges that nothing in the cluster has, or fewer if there are not enough.
 // They are not in the Service ranges: kube-proxy drops packets to a free address there in mode nftables, in OUTPUT, and a
 // dropped packet ends before POSTROUTING and the device.
 func (r *Probes) misses(family corev1.IPFamily, n int) []netip.AddrPort {
 	var free []netip.AddrPort
-	taken := map[netip.Addr]bool{}
-	take := func(ips []string) {
-		for _, ip := range ips {
-			if addr, ok := sim.ParseAddr(ip); ok {
-				taken[addr] = true
-			}
+	used := sim.AddressesOf(r.World.Objects())
+	if r.Flows != nil {
+		for _, client := range r.Flows.Clients {
+			used[client] = true
 		}
-	}
-	for _, slice := range r.World.Objects().Slices {
-		for _, ep := range slice.Endpoints {
-			take(ep.Addresses)
-		}
-	}
-	for _, svc := range r.World.Objects().Services { // of a real cluster whose range the scenario does not know
-		take(append([]string{svc.Spec.ClusterIP}, svc.Spec.ClusterIPs...))
 	}
 	for _, cidr := range r.Scenario.Shape.PodCIDRs {
 		prefix, err := netip.ParsePrefix(cidr)
 		if err != nil || pass.FamilyOf(prefix.Addr()) != family {
 			continue
 		}
-		for addr := pass.LastOf(prefix).Prev(); len(free) < n && prefix.Contains(addr); addr = addr.Prev() {
-			if !taken[addr] {
+		for addr := sim.LastOf(prefix).Prev(); len(free) < n && prefix.Contains(addr); addr = addr.Prev() {
+			if !used[addr] {
 				free = append(free, netip.AddrPortFrom(addr, missPort))
 			}
 		}

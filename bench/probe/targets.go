@@ -35,12 +35,17 @@ const (
 // AllKinds are all kinds of destinations.
 var AllKinds = []string{kindReject, kindNodePort, kindExternalIP, kindLoadBalancer, KindAffinityFirst, KindAffinityAgain}
 
-// strangers are ranges of clients that are unknown to the Services: shared address space (RFC 6598) and documentation.
-// The generator uses them for no Services, pods, nodes or source ranges. The first address is the client with an
-// affinity entry.
-var strangers = map[corev1.IPFamily]netip.Prefix{
-	corev1.IPv4Protocol: netip.MustParsePrefix("100.96.0.0/11"),
-	corev1.IPv6Protocol: netip.MustParsePrefix("2001:db8:64:ffff::/64"),
+// strangers returns a range of clients that is not part of the cluster, the same for all probes of a repetition. The first
+// address is the client with an affinity entry.
+func (r *Probes) strangers(family corev1.IPFamily) netip.Prefix {
+	if _, chosen := r.freeRanges[family]; !chosen {
+		if r.freeRanges == nil {
+			r.freeRanges = map[corev1.IPFamily]netip.Prefix{}
+		}
+		objects := r.World.Objects()
+		r.freeRanges[family] = sim.FreeRange(objects, family, pass.Sinks(r.Scenario.Shape, objects, r.Families)...)
+	}
+	return r.freeRanges[family]
 }
 
 // servicePort is a port of a Service, in one family.
@@ -202,7 +207,7 @@ func (r *Probes) kindTargets(family corev1.IPFamily, wanted []string, at map[net
 
 // clientsOf returns the clients for a kind of destination, and prepares the namespace for them.
 func (r *Probes) clientsOf(kind string, u *servicePort) (*clients, error) {
-	within := strangers[u.family]
+	within := r.strangers(u.family)
 	switch kind {
 	case kindReject:
 		answerAlways()

@@ -19,7 +19,6 @@ import (
 
 	"synclab/bench/flow"
 	"synclab/bench/mirror"
-	"synclab/bench/netns"
 	"synclab/bench/pass"
 	"synclab/bench/raw"
 	"synclab/bench/subject"
@@ -187,7 +186,7 @@ func (r *Probes) verdictOf(family corev1.IPFamily, d *destination, source string
 		i := slices.IndexFunc(r.Flows.Clients, func(a netip.Addr) bool { return pass.FamilyOf(a) == family })
 		from = r.Flows.Clients[i]
 	case fromOutside:
-		from = netns.Outside[family == corev1.IPv6Protocol]
+		from = r.Flows.Outside[family]
 	default:
 		in = func(f func() error) error { return f() } // the worker's own namespace
 	}

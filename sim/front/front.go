@@ -132,7 +132,7 @@ func (f *Front) present(version int64, o *sim.Objects) {
 	load(f.stores[endpointSlices], version, o.Slices)
 	load(f.stores[nodes], version, o.Nodes)
 	load(f.stores[namespaces], version, namespacesOf(version, o))
-	load(f.stores[serviceCIDRs], version, []*networkingv1.ServiceCIDR{serviceCIDR(version, f.options.ServiceCIDRs, o.Services)})
+	load(f.stores[serviceCIDRs], version, []*networkingv1.ServiceCIDR{serviceCIDR(version, f.options.ServiceCIDRs, o)})
 	for _, r := range []*resource{coreEvents, events} {
 		f.stores[r].load(1, nil) // Events have their own versions
 	}
@@ -221,19 +221,10 @@ func newNamespace(name string, version int64) *corev1.Namespace {
 }
 
 // serviceCIDR returns the ServiceCIDR that the API server makes.
-func serviceCIDR(version int64, ranges []string, all []*corev1.Service) *networkingv1.ServiceCIDR {
+func serviceCIDR(version int64, ranges []string, o *sim.Objects) *networkingv1.ServiceCIDR {
 	if len(ranges) == 0 {
-		families := map[corev1.IPFamily]bool{}
-		for _, s := range all {
-			for _, family := range s.Spec.IPFamilies {
-				families[family] = true
-			}
-		}
-		if families[corev1.IPv4Protocol] || len(families) == 0 {
-			ranges = append(ranges, "10.96.0.0/12")
-		}
-		if families[corev1.IPv6Protocol] {
-			ranges = append(ranges, "fd00:10:96::/108")
+		for _, family := range sim.FamiliesOf(o) {
+			ranges = append(ranges, sim.ServiceRange(o, family).String())
 		}
 	}
 	return &networkingv1.ServiceCIDR{

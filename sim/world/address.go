@@ -14,7 +14,8 @@ type addressRange struct {
 	prefix  netip.Prefix
 	next    uint64
 	freed   []netip.Addr
-	// taken are addresses that were in use before the range was made.
+	// taken are the addresses that a given cluster uses. All its ranges, which may overlap, share them. Nil: ranges of a
+	// generated cluster do not overlap.
 	taken map[netip.Addr]bool
 }
 
@@ -26,32 +27,39 @@ func (p *addressRange) take() (netip.Addr, error) {
 			break
 		}
 		p.next++
-		if !p.taken[addr] {
+		if p.mark(addr) {
 			return addr, nil
 		}
 	}
-	if len(p.freed) == 0 {
-		return netip.Addr{}, fmt.Errorf("%s range %s: all %d usable addresses are in use", p.purpose, p.prefix, p.next)
+	for len(p.freed) > 0 {
+		addr := p.freed[0]
+		p.freed = p.freed[1:]
+		if p.mark(addr) {
+			return addr, nil
+		}
 	}
-	addr := p.freed[0]
-	p.freed = p.freed[1:]
-	return addr, nil
+	return netip.Addr{}, fmt.Errorf("%s range %s: all %d usable addresses are in use", p.purpose, p.prefix, p.next)
 }
 
-// reserve excludes an address that is already in use from allocation.
-func (p *addressRange) reserve(addr netip.Addr) {
-	if p.taken == nil {
-		p.taken = map[netip.Addr]bool{}
+// mark reports whether an address is free, and takes it.
+func (p *addressRange) mark(addr netip.Addr) bool {
+	if p.taken[addr] {
+		return false
 	}
-	p.taken[addr] = true
+	if p.taken != nil {
+		p.taken[addr] = true
+	}
+	return true
 }
 
 // give frees an address, if it belongs to the range.
-func (p *addressRange) give(addr netip.Addr) {
-	if p.prefix.Contains(addr) {
-		delete(p.taken, addr)
-		p.freed = append(p.freed, addr)
+func (p *addressRange) give(addr netip.Addr) bool {
+	if !p.prefix.Contains(addr) {
+		return false
 	}
+	delete(p.taken, addr)
+	p.freed = append(p.freed, addr)
+	return true
 }
 
 // hostsPerBlock is the number of usable addresses in each aligned block of 256: all but .0 and .255, which look like
@@ -118,30 +126,46 @@ func shiftedAddress(base netip.Addr, i uint64, shift int) netip.Addr {
 	return netip.AddrFrom16(b)
 }
 
-// podRange allocates pod addresses of one family: from the Node's range where Nodes have ranges, else from a shared
-// range.
+// podRange allocates pod addresses of one family: from the Node's range where Nodes have ranges, else from the shared
+// ranges, one after the other.
 type podRange struct {
-	shared  *addressRange
+	shared  []*addressRange
 	perNode map[string]*addressRange
+	// given: the cluster was not generated. Steps may add more pods to its Nodes than their ranges have room for. These
+	// pods have addresses of the shared ranges.
+	given bool
 }
 
-func (r *podRange) pool(node string) *addressRange {
-	if p := r.perNode[node]; p != nil {
-		return p
+// pools are the ranges of a Node's pods, in order.
+func (r *podRange) pools(node string) []*addressRange {
+	own := r.perNode[node]
+	switch {
+	case own == nil:
+		return r.shared
+	case !r.given:
+		return []*addressRange{own}
 	}
-	return r.shared
+	return append([]*addressRange{own}, r.shared...)
 }
 
-func (r *podRange) take(node string) (netip.Addr, error) {
-	addr, err := r.pool(node).take()
-	if err != nil && node != "" {
-		return addr, fmt.Errorf("%s: %w", node, err)
+func (r *podRange) take(node string) (addr netip.Addr, err error) {
+	for _, pool := range r.pools(node) {
+		if addr, err = pool.take(); err == nil {
+			return addr, nil
+		}
+	}
+	if node != "" {
+		err = fmt.Errorf("%s: %w", node, err)
 	}
 	return addr, err
 }
 
 func (r *podRange) give(node string, addr netip.Addr) {
-	r.pool(node).give(addr)
+	for _, pool := range r.pools(node) {
+		if pool.give(addr) {
+			return
+		}
+	}
 }
 
 // First and last port of the API server's default --service-node-port-range.

@@ -41,10 +41,10 @@ func shapeDefaults(s scenarios.Shape) scenarios.Shape {
 		s.Families = []string{string(corev1.IPv4Protocol)}
 	}
 	if len(s.ServiceCIDRs) == 0 {
-		s.ServiceCIDRs = []string{"10.96.0.0/12", "fd00:10:96::/108"}
+		s.ServiceCIDRs = sim.DefaultServiceCIDRs()
 	}
 	if len(s.PodCIDRs) == 0 {
-		s.PodCIDRs = []string{"10.128.0.0/9", "fd00:10:128::/64"}
+		s.PodCIDRs = sim.DefaultPodCIDRs()
 	}
 	return s
 }
@@ -93,18 +93,21 @@ func shapeFamilies(s scenarios.Shape) []corev1.IPFamily {
 	return families
 }
 
-// rangeFor returns the range of a family among a shape's CIDRs.
-func rangeFor(field string, cidrs []string, family corev1.IPFamily) (netip.Prefix, error) {
+// rangesFor returns the ranges of a family among a shape's CIDRs: at least one.
+func rangesFor(field string, cidrs []string, family corev1.IPFamily) (ranges []netip.Prefix, err error) {
 	for _, c := range cidrs {
 		prefix, err := netip.ParsePrefix(c)
 		if err != nil {
-			return netip.Prefix{}, fmt.Errorf("shape: %s: %w", field, err)
+			return nil, fmt.Errorf("shape: %s: %w", field, err)
 		}
 		if sim.AddressFamily(prefix.Addr()) == family {
-			return prefix.Masked(), nil
+			ranges = append(ranges, prefix.Masked())
 		}
 	}
-	return netip.Prefix{}, fmt.Errorf("shape: %s %v: no %s range", field, cidrs, family)
+	if len(ranges) == 0 {
+		return nil, fmt.Errorf("shape: %s %v: no %s range", field, cidrs, family)
+	}
+	return ranges, nil
 }
 
 // endpointCounts draws the number of endpoints of a Service.

@@ -57,7 +57,7 @@ func NewWorld(shape scenarios.Shape, seed uint64) (*World, error) {
 	}
 	podCIDRs := map[corev1.IPFamily][]netip.Prefix{}
 	for _, family := range w.families {
-		podCIDRs[family] = splitRange(w.podIPs[family].shared.prefix, shape.Nodes)
+		podCIDRs[family] = splitRange(w.podIPs[family].shared[0].prefix, shape.Nodes)
 	}
 	for i := range shape.Nodes {
 		node, err := newNode(seed, i, shape.Zones, w.families, podCIDRs)
@@ -97,23 +97,27 @@ func emptyWorld(shape scenarios.Shape, seed uint64) (*World, error) {
 		podIPs:          map[corev1.IPFamily]*podRange{},
 	}
 	for _, family := range w.families {
-		services, err := rangeFor("serviceCIDRs", shape.ServiceCIDRs, family)
+		services, err := rangesFor("serviceCIDRs", shape.ServiceCIDRs, family)
 		if err != nil {
 			return nil, err
 		}
-		pods, err := rangeFor("podCIDRs", shape.PodCIDRs, family)
+		pods, err := rangesFor("podCIDRs", shape.PodCIDRs, family)
 		if err != nil {
 			return nil, err
 		}
-		if pods.Overlaps(services) {
-			return nil, fmt.Errorf("shape: podCIDRs %s and serviceCIDRs %s overlap", pods, services)
+		shared := make([]*addressRange, len(pods))
+		for i, p := range pods {
+			if p.Overlaps(services[0]) {
+				return nil, fmt.Errorf("shape: podCIDRs %s and serviceCIDRs %s overlap", p, services[0])
+			}
+			shared[i] = &addressRange{purpose: "pod", prefix: p}
 		}
 		// Clusters keep the first addresses for Services that choose theirs (DNS
 		// has the tenth by custom).
-		w.clusterIPs[family] = &addressRange{purpose: "service", prefix: services, next: 10}
+		w.clusterIPs[family] = &addressRange{purpose: "service", prefix: services[0], next: 10}
 		w.loadBalancerIPs[family] = &addressRange{purpose: "load balancer", prefix: loadBalancerRanges[family]}
 		w.externalIPs[family] = &addressRange{purpose: "external", prefix: externalRanges[family]}
-		w.podIPs[family] = &podRange{shared: &addressRange{purpose: "pod", prefix: pods}, perNode: map[string]*addressRange{}}
+		w.podIPs[family] = &podRange{shared: shared, perNode: map[string]*addressRange{}}
 	}
 	yes, no := true, false
 	// A terminating pod is never ready; while it serves, it is the last resort.

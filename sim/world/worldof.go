@@ -1,6 +1,7 @@
 package world
 
 import (
+	"net/netip"
 	"strconv"
 	"strings"
 
@@ -17,17 +18,25 @@ import (
 // shape, in the families of the given objects, with addresses and names that these do not use.
 func WorldOf(o *sim.Objects, seed uint64) *World {
 	shape := shapeDefaults(scenarios.Shape{})
-	shape.Families = familiesIn(o)
-	shape.Services = len(o.Services)
+	shape.Services, shape.Families, shape.ServiceCIDRs, shape.PodCIDRs = len(o.Services), nil, nil, nil
+	for _, family := range sim.FamiliesOf(o) {
+		shape.Families = append(shape.Families, string(family))
+		shape.ServiceCIDRs = append(shape.ServiceCIDRs, sim.ServiceRange(o, family).String())
+		for _, p := range sim.PodRanges(o, family) {
+			shape.PodCIDRs = append(shape.PodCIDRs, p.String())
+		}
+	}
 	w, err := emptyWorld(shape, seed)
 	if err != nil {
-		panic("sim: the default shape is not valid: " + err.Error())
+		panic("sim: the shape of given objects is not valid: " + err.Error())
 	}
+	w.avoid(sim.AddressesOf(o))
 	w.nodePorts.taken = map[int32]bool{}
 	for _, n := range o.Nodes {
 		w.seen(n)
 		w.nodes = append(w.nodes, n)
 		w.hosts = append(w.hosts, newHost(n))
+		w.addPodRanges(n)
 	}
 	byService := map[types.NamespacedName]*workload{}
 	for _, s := range o.Services {
@@ -45,9 +54,6 @@ func WorldOf(o *sim.Objects, seed uint64) *World {
 	}
 	for _, s := range o.Slices {
 		w.seen(s)
-		for i := range s.Endpoints {
-			w.reservePods(&s.Endpoints[i])
-		}
 		l := byService[types.NamespacedName{Namespace: s.Namespace, Name: s.Labels[discoveryv1.LabelServiceName]}]
 		if l == nil {
 			w.strays = append(w.strays, s)
@@ -70,29 +76,27 @@ func (l *workload) adopt(s *discoveryv1.EndpointSlice) {
 	l.groups = append(l.groups, sliceGroup{family: s.AddressType, slices: []*discoveryv1.EndpointSlice{s}})
 }
 
-// familiesIn returns the families that objects use; IPv4 when they use none.
-func familiesIn(o *sim.Objects) []string {
-	used := map[corev1.IPFamily]bool{}
-	for _, s := range o.Services {
-		for _, a := range s.Spec.ClusterIPs {
-			if addr, ok := sim.ParseAddr(a); ok {
-				used[sim.AddressFamily(addr)] = true
-			}
+// avoid excludes addresses that are in use from allocation, in all ranges.
+func (w *World) avoid(used map[netip.Addr]bool) {
+	for _, family := range w.families {
+		for _, r := range append([]*addressRange{w.clusterIPs[family], w.loadBalancerIPs[family], w.externalIPs[family]}, w.podIPs[family].shared...) {
+			r.taken = used
 		}
 	}
-	for _, s := range o.Slices {
-		used[corev1.IPFamily(s.AddressType)] = true
-	}
-	var families []string
-	for _, f := range []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol} {
-		if used[f] {
-			families = append(families, string(f))
+}
+
+// addPodRanges makes the Node's pods have addresses of its podCIDRs.
+func (w *World) addPodRanges(n *corev1.Node) {
+	for _, cidr := range n.Spec.PodCIDRs {
+		p, ok := sim.ParsePrefix(cidr)
+		if !ok {
+			continue
+		}
+		if pods := w.podIPs[sim.AddressFamily(p.Addr())]; pods != nil {
+			pods.given = true
+			pods.perNode[n.Name] = &addressRange{purpose: "pod", prefix: p.Masked(), taken: pods.shared[0].taken}
 		}
 	}
-	if families == nil {
-		families = []string{string(corev1.IPv4Protocol)}
-	}
-	return families
 }
 
 // seen keeps the World's versions above those of its initial objects.
@@ -100,32 +104,14 @@ func (w *World) seen(o metav1.Object) {
 	w.version = max(w.version, sim.VersionOf(o))
 }
 
-// reserve excludes the addresses and ports of a Service from allocation.
+// reserve excludes the ports of a Service from allocation.
 func (w *World) reserve(s *corev1.Service) {
-	mark := func(ranges map[corev1.IPFamily]*addressRange, address string) {
-		if addr, ok := sim.ParseAddr(address); ok && ranges[sim.AddressFamily(addr)] != nil {
-			ranges[sim.AddressFamily(addr)].reserve(addr)
-		}
-	}
-	for _, a := range s.Spec.ClusterIPs {
-		mark(w.clusterIPs, a)
-	}
-	for _, a := range s.Spec.ExternalIPs {
-		mark(w.externalIPs, a)
-	}
-	for _, in := range s.Status.LoadBalancer.Ingress {
-		mark(w.loadBalancerIPs, in.IP)
-	}
 	for _, p := range s.Spec.Ports {
 		w.nodePorts.taken[p.NodePort] = true
 	}
 	w.nodePorts.taken[s.Spec.HealthCheckNodePort] = true
 }
 
-func (w *World) reservePods(e *discoveryv1.Endpoint) {
-	for _, a := range e.Addresses {
-		if addr, ok := sim.ParseAddr(a); ok && w.podIPs[sim.AddressFamily(addr)] != nil {
-			w.podIPs[sim.AddressFamily(addr)].shared.reserve(addr)
-		}
-	}
-}
+// Shape returns the shape of the cluster: of one that was not generated, its families and ranges of addresses, and the
+// defaults of what steps add.
+func (w *World) Shape() scenarios.Shape { return w.shape }
