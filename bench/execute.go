@@ -170,9 +170,12 @@ func Execute(ctx context.Context, o ExecuteOptions) (dir string, err error) {
 	if err := o.fill(); err != nil {
 		return "", err
 	}
-	cells, err := o.cells()
+	cells, left, err := o.cells()
 	if err != nil {
 		return "", err
+	}
+	if o.Objects != nil {
+		o.Progress(Progress{Note: strings.Join(append([]string{describe(o.Objects)}, left...), "\n")})
 	}
 	all := slots(cells, o.Subjects, o.Reps)
 	var shard *raw.Shard
@@ -198,7 +201,7 @@ func Execute(ctx context.Context, o ExecuteOptions) (dir string, err error) {
 		ID: filepath.Base(o.Out), Started: time.Now(), Command: o.Command, Scenario: *o.Scenario, Subjects: slices.Clone(o.Subjects),
 		Reps: o.Reps, Seed: o.Scenario.Seed, Versions: machine.DetectVersions(ctx), Machine: machine.DetectMachine(),
 	}
-	run.Feed, run.Observed, run.Shard = o.Feed, raw.ObservedKernel, shard
+	run.Feed, run.Observed, run.Shard, run.LeftOut = o.Feed, raw.ObservedKernel, shard, left
 	if o.Until != nil {
 		run.Reps, run.Precision = 0, o.Until.Precision
 	}

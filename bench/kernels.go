@@ -16,13 +16,34 @@ import (
 	"synclab/scenarios"
 )
 
-// cells returns the cells of the run: the scenario's, on each kernel, and with and without profiles.
-func (o *ExecuteOptions) cells() ([]scenarios.Cell, error) {
-	cells, err := o.Scenario.Cells()
-	if err == nil && o.hasGuests() {
+// cells returns the cells of the run: the scenario's, on each kernel, and with and without profiles. left has remarks on
+// steps that the given objects do not allow.
+func (o *ExecuteOptions) cells() (cells []scenarios.Cell, left []string, err error) {
+	scenario := *o.Scenario
+	if o.Objects != nil {
+		scenario, left = withoutSizes(scenario)
+	}
+	if cells, err = scenario.Cells(); err != nil {
+		return nil, nil, err
+	}
+	for i := range cells {
+		if o.Objects == nil {
+			break
+		}
+		remarks, err := fitSteps(&cells[i].Scenario, o.Objects)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, remark := range remarks {
+			if !slices.Contains(left, remark) {
+				left = append(left, remark)
+			}
+		}
+	}
+	if o.hasGuests() {
 		cells = times(cells, raw.KernelField, o.Kernels)
 	}
-	if err == nil && o.Profile {
+	if o.Profile {
 		cells = times(cells, raw.ProfileField, []string{raw.ProfileOff, raw.ProfileOn})
 		for i := range cells {
 			if cells[i].Params[raw.ProfileField] == raw.ProfileOff {
@@ -30,7 +51,7 @@ func (o *ExecuteOptions) cells() ([]scenarios.Cell, error) {
 			}
 		}
 	}
-	return cells, err
+	return cells, left, nil
 }
 
 // times returns each cell with each value of a field.

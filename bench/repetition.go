@@ -170,8 +170,12 @@ func (r *repetition) connect() error {
 }
 
 func (r *repetition) steps(ctx context.Context) error {
+	defer r.host.EndWork()
 	for i := range r.Scenario.Steps {
 		step := &r.Scenario.Steps[i]
+		if step.Kind() == "" {
+			continue // left out
+		}
 		name := fmt.Sprintf("%d:%s", i+1, step.Kind())
 		r.Step.Store(&name)
 		for _, listen := range r.Events.Stepping {
@@ -185,7 +189,7 @@ func (r *repetition) steps(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("step %s: %w", name, err)
 		}
-		if step.Settle != nil || step.React != nil || step.Probe != nil || i == len(r.Scenario.Steps)-1 {
+		if step.Settle != nil || step.React != nil || step.Probe != nil {
 			r.host.EndWork() // a probe's work ends with the probe
 		}
 	}

@@ -32,7 +32,7 @@ func (o *ExecuteOptions) divide() ([]raw.Shard, error) {
 	if o.Live != nil {
 		return nil, errors.New("cannot shard a followed cluster: each shard would measure another cluster")
 	}
-	cells, err := o.cells()
+	cells, _, err := o.cells()
 	if err != nil {
 		return nil, err
 	}

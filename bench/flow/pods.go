@@ -103,6 +103,17 @@ func podRanges(shape scenarios.Shape, o *sim.Objects, families []corev1.IPFamily
 	})
 }
 
+// HasRoom returns an error if a cluster has no free addresses for client pods.
+func HasRoom(shape scenarios.Shape, o *sim.Objects, families []corev1.IPFamily) error {
+	ranges := podRanges(shape, o, families)
+	for _, family := range families {
+		if _, err := clientPods(o, ranges, family); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // outsideOf returns an address of documentation (RFC 5737, RFC 3849) that the cluster does not use.
 func outsideOf(o *sim.Objects, family corev1.IPFamily) netip.Addr {
 	addr := netip.MustParseAddr("203.0.113.9")

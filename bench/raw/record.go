@@ -228,6 +228,8 @@ type Run struct {
 	Machine  Machine  `json:"machine"`
 	// Kernels are the releases of the kernels that cells ran on, by the value of KernelField. Empty: all on the machine's.
 	Kernels map[string]string `json:"kernels,omitempty"`
+	// LeftOut has a remark on each step that the given objects did not allow, or only on a smaller scale.
+	LeftOut []string `json:"leftOut,omitempty"`
 	// Pace of the machine before a calibration; nil for other runs.
 	Pace *Pace `json:"pace,omitempty"`
 	// Shard is the part of a sweep that this run is; nil: the whole sweep.

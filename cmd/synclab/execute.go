@@ -88,7 +88,10 @@ func measureShown(ctx context.Context, s streams, o runOptions, also func(bench.
 	}
 	dir, err := bench.Execute(ctx, options)
 	shown.End()
+	var input *bench.InputError
 	switch {
+	case errors.As(err, &input):
+		return nil, badInput(err)
 	case errors.Is(err, bench.ErrShardComplete):
 		return nil, shardDone(s.out, dir, o, "is complete already: nothing was run (repeat it with --force)")
 	case dir == "":

@@ -24,6 +24,9 @@ func warnings(c *records.Collection, s *Summary) []warning {
 		if l.Info.Status != raw.StatusComplete {
 			out = append(out, warning{text: doc.Sentence(incompleteRun, warningWords{Label: c.Labels[i], Status: l.Info.Status, Reason: l.Info.Reason}), badge: "incomplete run"})
 		}
+		for _, remark := range l.Info.LeftOut {
+			out = append(out, warning{text: doc.UpperFirst(remark), badge: "steps left out"})
+		}
 		for _, w := range l.Warnings {
 			out = append(out, warning{text: "run " + c.Labels[i] + ": " + w})
 		}

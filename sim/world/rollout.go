@@ -32,7 +32,7 @@ func (w *World) Rollout(step scenarios.Rollout) (sim.Trace, error) {
 		}
 	}
 	if len(fit) < n {
-		return nil, fmt.Errorf("rollout: %d services requested, but only %d have endpoints", n, len(fit))
+		return nil, fmt.Errorf("rollout: %w", &TooFewError{"Services with endpoints", n, len(fit)})
 	}
 	var t sim.Trace
 	for _, i := range w.random.Perm(len(fit))[:n] {
@@ -130,8 +130,11 @@ func (w *World) NodeLoss(step scenarios.NodeLoss) (sim.Trace, error) {
 			able = append(able, h)
 		}
 	}
-	if n < 0 || n > len(able) {
-		return nil, fmt.Errorf("nodeLoss: %d nodes requested, but only %d can be lost (the proxier's node cannot)", n, len(able))
+	if n < 0 {
+		return nil, fmt.Errorf("nodeLoss: %d nodes: want no negative value", n)
+	}
+	if n > len(able) {
+		return nil, fmt.Errorf("nodeLoss: %w", &TooFewError{"Nodes besides the proxier's own", n, len(able)})
 	}
 	lost := map[string]bool{}
 	var t sim.Trace

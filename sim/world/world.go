@@ -266,6 +266,16 @@ func (w *World) releaseLeaving() {
 
 var errNoService = errors.New("no Service that proxies serve has an endpoint")
 
+// TooFewError reports that a step needs more objects than the cluster has.
+type TooFewError struct {
+	What         string
+	Wanted, Have int
+}
+
+func (e *TooFewError) Error() string {
+	return fmt.Sprintf("there are %d %s, not %d", e.Have, e.What, e.Wanted)
+}
+
 // anyWorkload returns a random Service that fits; nil when none does.
 func (w *World) anyWorkload(fits func(*workload) bool) *workload {
 	if len(w.live) == 0 {
