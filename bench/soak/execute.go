@@ -16,7 +16,7 @@ import (
 
 // Execute returns the RunFunc that runs scenarios on the real kernel. It uses the options that do not depend on the
 // scenario: tools, configuration, and how to start the program again. where is Options.Where.
-func Execute(o bench.ExecuteOptions, where string) RunFunc {
+func Execute(o bench.ExecuteOptions, where []string) RunFunc {
 	return func(ctx context.Context, s *scenarios.Scenario, subject, dir string) (Outcome, error) {
 		o := o
 		o.Scenario, o.Subjects, o.Reps, o.Out, o.Feed = s, []string{subject}, 1, dir, raw.FeedAPI

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
 	"k8s.io/utils/clock"
 
 	"synclab/bench/outfile"
+	"synclab/bench/shell"
 	"synclab/scenarios"
 )
 
@@ -38,10 +40,10 @@ type Options struct {
 	Minimize time.Duration
 	// Tries is the most runs of a smaller scenario until it fails. Default 2, because failures depend on timing.
 	Tries int
-	// Flags are the command-line flags that make the same scenarios, for the replay command.
-	Flags string
-	// Where are the flags of the kernel and the tools, for every command.
-	Where string
+	// Flags are the words of command-line flags that make the same scenarios, for the replay command.
+	Flags []string
+	// Where are those of the programs, the kernel and the tools, for every command.
+	Where []string
 	Clock clock.WithTicker // default: the real one
 	// Tell receives progress lines; nil discards them. Calls come one at a time.
 	Tell func(string)
@@ -167,13 +169,18 @@ func (k *Soak) seed(ctx context.Context, seed uint64, subject string) (failed bo
 	}
 	return true, k.failed(ctx, s, Failed{
 		Seed: seed, Subject: subject, Folder: dir, Failures: outcome.Failures,
-		Again: []string{fmt.Sprintf("synclab soak --seed %d --seeds 1 --subjects '%s'%s%s", seed, subject, k.o.Flags, k.o.Where), replay(file, subject, k.o.Where)},
+		Again: []string{k.again(seed, subject), replay(file, subject, k.o.Where)},
 	})
 }
 
+// again returns the command that makes and runs the scenario of a seed again.
+func (k *Soak) again(seed uint64, subject string) string {
+	return shell.Line(slices.Concat([]string{"synclab", "soak", "--seed", fmt.Sprint(seed), "--seeds", "1", "--subjects", subject}, k.o.Flags, k.o.Where)...)
+}
+
 // replay returns the command that runs a scenario file as a soak does.
-func replay(file, subject, where string) string {
-	return fmt.Sprintf("synclab run %s --subjects '%s' --reps 1 --feed api%s", atPath(file), subject, where)
+func replay(file, subject string, where []string) string {
+	return shell.Line(append([]string{"synclab", "run", atPath(file), "--subjects", subject, "--reps", "1", "--feed", "api"}, where...)...)
 }
 
 // atPath changes a path so that `synclab run` does not read it as a name of its library.

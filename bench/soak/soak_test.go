@@ -45,7 +45,7 @@ func soaked(t *testing.T, ctx context.Context, p *player, change func(*Options))
 	var lines []string
 	o := Options{
 		Seed: 7, Time: 150 * time.Second, Subjects: []string{"a", "b"}, Run: p.run, Dir: filepath.Join(t.TempDir(), "soak"),
-		Flags: " --without x", Tell: func(line string) { lines = append(lines, line) },
+		Flags: []string{"--without", "x"}, Tell: func(line string) { lines = append(lines, line) },
 	}
 	change(&o)
 	k, err := New(o)
@@ -94,7 +94,7 @@ func TestSoakPlaysUntilTheTimeIsOver(t *testing.T) {
 func TestSoakStopsAtTheFirstThatFailsAndMakesItSmaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &player{fails: func(s *scenarios.Scenario, subject string) bool { return subject == "b" && len(s.Steps) > 4 }}
-		summary, lines, err := soaked(t, t.Context(), p, func(o *Options) { o.Minimize, o.Where = 20*time.Minute, " --tools y" })
+		summary, lines, err := soaked(t, t.Context(), p, func(o *Options) { o.Minimize, o.Where = 20*time.Minute, []string{"--tools", "my tools"} })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -109,7 +109,7 @@ func TestSoakStopsAtTheFirstThatFailsAndMakesItSmaller(t *testing.T) {
 		if n := len(smallest.Steps); n != 5 {
 			t.Errorf("%d steps are left, want 5", n)
 		}
-		for _, want := range []string{"soak --seed 8 --seeds 1 --subjects 'b' --without x --tools y", "run " + f.Minimal + " --subjects 'b' --reps 1 --feed api --tools y"} {
+		for _, want := range []string{"soak --seed 8 --seeds 1 --subjects b --without x --tools 'my tools'", "run " + f.Minimal + " --subjects b --reps 1 --feed api --tools 'my tools'"} {
 			if !strings.Contains(strings.Join(f.Again, "\n"), want) || !strings.Contains(strings.Join(lines, "\n"), want) {
 				t.Errorf("no command contains %q: %q", want, f.Again)
 			}

@@ -8,12 +8,15 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"synclab/bench"
+	"synclab/bench/shell"
 	"synclab/cmd/synclab/live"
 	"synclab/cmd/synclab/terminal"
 	"synclab/reports"
@@ -129,14 +132,48 @@ func imprecise(dir string, share float64) ([]map[string]string, error) {
 
 // commandLine returns the arguments as typed in a shell.
 func commandLine(args []string) string {
-	words := []string{"synclab"}
-	for _, arg := range args[1:] {
-		if strings.ContainsAny(arg, " \t\n'\"\\$*?[](){}<>|&;#~") || arg == "" {
-			arg = strconv.Quote(arg)
+	return shell.Line(append([]string{"synclab"}, args[1:]...)...)
+}
+
+// again returns the command line that repeats cmd with other arguments: with every flag that was set, and those of
+// instead in their place. One without a value is left out.
+func again(cmd *cobra.Command, args []string, instead ...[2]string) string {
+	words := append([]string{"synclab", cmd.Name()}, args...)
+	for _, flag := range instead {
+		if flag[1] != "" {
+			words = append(words, "--"+flag[0], flag[1])
 		}
-		words = append(words, arg)
 	}
-	return strings.Join(words, " ")
+	return shell.Line(append(words, flagWords(cmd, func(name string) bool {
+		return !slices.ContainsFunc(instead, func(flag [2]string) bool { return flag[0] == name })
+	})...)...)
+}
+
+// flagWords returns the flags of cmd that were set, as words of a command line. keep chooses among them.
+func flagWords(cmd *cobra.Command, keep func(name string) bool) (words []string) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if !keep(f.Name) {
+			return
+		}
+		list, several := f.Value.(pflag.SliceValue)
+		switch {
+		case f.Value.Type() == "bool":
+			word := "--" + f.Name
+			if f.Value.String() != "true" {
+				word += "=" + f.Value.String()
+			}
+			words = append(words, word)
+		case several && f.Value.Type() == "stringArray":
+			for _, value := range list.GetSlice() {
+				words = append(words, "--"+f.Name, value)
+			}
+		case several: // a list in one value, with its commas
+			words = append(words, "--"+f.Name, strings.TrimSuffix(strings.TrimPrefix(f.Value.String(), "["), "]"))
+		default:
+			words = append(words, "--"+f.Name, f.Value.String())
+		}
+	})
+	return words
 }
 
 // shardFlags choose a part of a run, for sweeps over several machines.

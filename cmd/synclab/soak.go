@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -110,8 +111,8 @@ func (f *soakFlags) run(cmd *cobra.Command, s streams) error {
 		Run: soak.Execute(bench.ExecuteOptions{
 			ProxyConfig: nil, WorkerArgs: []string{"worker"}, ProxyArgs: []string{"proxy"}, Stderr: s.err,
 			KubeProxy: o.kubeProxy, ExecConfig: o.execConfig, MaxMemory: o.maxMemory, Kernels: o.kernels,
-		}, again(cmd, "kernel", "tools")),
-		Dir: f.out, KeepGoing: f.keepGoing, Minimize: f.minimize, Tries: f.tries, Flags: again(cmd, "duration", "services", "without"), Where: again(cmd, "kernel", "tools"),
+		}, flagWords(cmd, ofRuns)),
+		Dir: f.out, KeepGoing: f.keepGoing, Minimize: f.minimize, Tries: f.tries, Flags: flagWords(cmd, ofScenarios), Where: flagWords(cmd, ofRuns),
 		Tell: func(line string) { fmt.Fprintln(s.err, line) },
 	})
 	if err != nil {
@@ -152,13 +153,13 @@ func ownSubjects() []string {
 	return names
 }
 
-// again returns those of some flags that are given, as text.
-func again(cmd *cobra.Command, names ...string) string {
-	text := ""
-	for _, name := range names {
-		if flag := cmd.Flags().Lookup(name); flag.Changed {
-			text += fmt.Sprintf(" --%s %s", name, strings.Trim(flag.Value.String(), "[]"))
-		}
-	}
-	return text
+// programs are the flags that soak and run share.
+var programs = []string{"kernel", "tools", "kube-proxy", "kube-proxy-src", "kube-proxy-version", "exec-config", "max-memory"}
+
+// ofRuns reports whether a flag is one of run too.
+func ofRuns(name string) bool { return slices.Contains(programs, name) }
+
+// ofScenarios reports whether a flag decides which scenario a seed makes.
+func ofScenarios(name string) bool {
+	return slices.Contains([]string{"duration", "services", "without"}, name)
 }
