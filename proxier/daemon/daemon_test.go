@@ -266,6 +266,21 @@ func TestNodeCIDRs(t *testing.T) {
 	})
 }
 
+// A proxier that was made with other addresses ends, as kube-proxy does. Changes of what it does not read are no reason.
+func TestNodeAddressesChange(t *testing.T) {
+	client := fake.NewClientset(node("node-1", []string{"10.1.0.0/24"}, "192.0.2.1"))
+	_, found, failed := findNode(t, client, "")
+	<-found
+	for _, next := range []*corev1.Node{node("node-1", []string{"10.2.0.0/24"}, "192.0.2.1", "192.0.2.9"), node("node-1", []string{"10.2.0.0/24"}, "192.0.2.7")} {
+		if _, err := client.CoreV1().Nodes().Update(t.Context(), next, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := <-failed; err == nil || !strings.Contains(err.Error(), "addresses changed from [192.0.2.1] to [192.0.2.7]") {
+		t.Errorf("error %v", err)
+	}
+}
+
 func TestBindAddress(t *testing.T) {
 	n := node("n", nil, "192.0.2.1", "2001:db8::1")
 	for bind, want := range map[string]string{

@@ -27,20 +27,21 @@ type nodeState struct {
 // nodeWatch follows the one Node of the informer.
 type nodeWatch struct {
 	name, bindAddress string
+	needsPodCIDRs     bool
+	moved             func(err error) // called when the state differs from the used one
 
 	mu      sync.Mutex
 	now     nodeState
-	changed chan struct{}   // closed at the next change
-	used    *nodeState      // the state that the proxier was made with; nil before
-	moved   func(err error) // called when podCIDRs differ from the used ones
+	changed chan struct{} // closed at the next change
+	used    *nodeState    // the state that the proxier was made with; nil before
 }
 
 // findNode waits until the Node has what the proxier needs, for as long as kube-proxy waits.
 func (o *Options) findNode(ctx context.Context, factory informers.SharedInformerFactory, fail context.CancelCauseFunc) (nodeState, error) {
 	needsPodCIDRs := o.Proxier.Config.DetectLocalMode == config.LocalModeNodeCIDR
-	w := &nodeWatch{name: o.Proxier.NodeName, bindAddress: o.Proxier.Config.BindAddress, changed: make(chan struct{})}
-	if needsPodCIDRs {
-		w.moved = fail
+	w := &nodeWatch{
+		name: o.Proxier.NodeName, bindAddress: o.Proxier.Config.BindAddress, needsPodCIDRs: needsPodCIDRs, moved: fail,
+		changed: make(chan struct{}),
 	}
 	registration, err := factory.Core().V1().Nodes().Informer().AddEventHandler(w)
 	if err != nil {
@@ -127,12 +128,12 @@ func (w *nodeWatch) see(obj any) {
 	if w.used == nil {
 		return
 	}
-	if w.moved != nil && !slices.Equal(w.used.podCIDRs, w.now.podCIDRs) {
-		// kube-proxy exits too, so that it is restarted with the new podCIDRs.
+	// As kube-proxy, the process ends, so that it is restarted with the new state.
+	if w.needsPodCIDRs && !slices.Equal(w.used.podCIDRs, w.now.podCIDRs) {
 		w.moved(fmt.Errorf("node %s: podCIDRs changed from %v to %v: restart the proxier", node.Name, w.used.podCIDRs, w.now.podCIDRs))
 	}
 	if !slices.Equal(w.used.ips, w.now.ips) {
-		klog.InfoS("The node's addresses changed, restart the proxier to use them", "node", node.Name, "used", w.used.ips, "now", w.now.ips)
+		w.moved(fmt.Errorf("node %s: addresses changed from %v to %v: restart the proxier", node.Name, w.used.ips, w.now.ips))
 	}
 }
 

@@ -20,7 +20,7 @@ const mixedEndpoints, mixedReadiness = 0.7, 0.2
 //
 // endpoints: a new, ready pod replaces a pod of a Service. readiness: a pod that does not terminate becomes not ready,
 // or ready again. services: in turn, a Service is deleted and a new one like it is created, each with its slices.
-// mixed: all of these. Only Services that proxies serve are chosen.
+// mixed: all of these. Only Services that proxies serve are chosen. With an error, the changes before it are returned.
 func (w *World) Churn(step scenarios.Churn) (sim.Trace, error) {
 	if step.Rate <= 0 || step.Events < 0 {
 		return nil, fmt.Errorf("churn: %d events at rate %g: want events >= 0 and rate > 0", step.Events, step.Rate)
@@ -47,7 +47,7 @@ func (w *World) Churn(step scenarios.Churn) (sim.Trace, error) {
 			err = fmt.Errorf("unknown kind %q: want endpoints, readiness, services or mixed", step.Kind)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("churn: event %d of %d: %w", i+1, step.Events, err)
+			return w.finish(t), fmt.Errorf("churn: event %d of %d: %w", i+1, step.Events, err)
 		}
 		w.releaseLeaving()
 	}
@@ -94,7 +94,7 @@ func (w *World) removeEndpoint(t *sim.Trace) (*workload, error) {
 		l = w.anyWorkload(withReady(1))
 	}
 	if l == nil {
-		return nil, errNoService
+		return nil, ErrNothingToChange
 	}
 	i := w.random.IntN(l.size())
 	for !ready(l.endpoint(i)) {
@@ -149,7 +149,7 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 func (w *World) replaceEndpoint(due time.Duration, t *sim.Trace) error {
 	l := w.anyWorkload(func(l *workload) bool { return l.proxied() && l.size() > 0 })
 	if l == nil {
-		return errNoService
+		return ErrNothingToChange
 	}
 	old := l.endpoint(w.random.IntN(l.size()))
 	p, err := w.newPod(l, w.conditions.ready)
@@ -174,7 +174,7 @@ func (w *World) flipReadiness(due time.Duration, t *sim.Trace) error {
 		return false
 	})
 	if l == nil {
-		return errNoService
+		return ErrNothingToChange
 	}
 	i := w.random.IntN(l.size())
 	for !stays(l.endpoint(i)) {

@@ -323,11 +323,7 @@ func (w *World) newPod(l *workload, conditions discoveryv1.EndpointConditions) (
 	p := pod{name: name, uid: UIDOf(w.seed, "pod/"+l.service.Namespace+"/"+name), host: at, conditions: conditions}
 	p.addresses = make(map[discoveryv1.AddressType]string, len(l.groups))
 	for _, g := range l.groups {
-		pods := w.podIPs[corev1.IPFamily(g.family)]
-		if pods == nil {
-			continue // an FQDN slice of a dump: nothing to allocate
-		}
-		addr, err := pods.take(node)
+		addr, err := w.podIPs[corev1.IPFamily(g.family)].take(node)
 		if err != nil {
 			return p, err
 		}
@@ -346,11 +342,7 @@ func (w *World) endpointsOf(l *workload, family discoveryv1.AddressType, pods []
 	addresses := make([]string, len(pods))
 	endpoints := make([]discoveryv1.Endpoint, 0, len(pods))
 	for i, p := range pods {
-		address, ok := p.addresses[family]
-		if !ok {
-			continue
-		}
-		addresses[i] = address
+		addresses[i] = p.addresses[family]
 		refs[i] = corev1.ObjectReference{Kind: "Pod", Namespace: l.service.Namespace, Name: p.name, UID: p.uid}
 		e := discoveryv1.Endpoint{Addresses: addresses[i : i+1 : i+1], Conditions: p.conditions, TargetRef: &refs[i]}
 		if p.host != nil {

@@ -86,7 +86,7 @@ func (w *World) Scale(step scenarios.Scale) (sim.Trace, error) {
 		}
 	}
 	if l == nil {
-		return nil, fmt.Errorf("scale: %w", errNoService)
+		return nil, fmt.Errorf("scale: %w", ErrNothingToChange)
 	}
 	var t sim.Trace
 	size := l.size()

@@ -264,7 +264,8 @@ func (w *World) releaseLeaving() {
 	w.leaving = w.leaving[:0]
 }
 
-var errNoService = errors.New("no Service that proxies serve has an endpoint")
+// ErrNothingToChange is the cause of a step that finds no endpoint to change.
+var ErrNothingToChange = errors.New("no Service that proxies serve has an endpoint")
 
 // TooFewError reports that a step needs more objects than the cluster has.
 type TooFewError struct {

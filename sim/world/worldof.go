@@ -55,7 +55,7 @@ func WorldOf(o *sim.Objects, seed uint64) *World {
 	for _, s := range o.Slices {
 		w.seen(s)
 		l := byService[types.NamespacedName{Namespace: s.Namespace, Name: s.Labels[discoveryv1.LabelServiceName]}]
-		if l == nil {
+		if l == nil || w.podIPs[corev1.IPFamily(s.AddressType)] == nil { // no proxy reads a slice of names
 			w.strays = append(w.strays, s)
 			continue
 		}
