@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"synclab/proxier"
 	"synclab/proxier/iptables"
 	"synclab/sim"
 )
@@ -37,9 +38,10 @@ func (s Subject) String() string {
 
 // Batch is a sequence of cluster states in one setting. Both subjects see it from its first state to its last.
 type Batch struct {
-	// Name identifies the batch; Replay is the command that runs it again.
-	Name, Replay string
-	Setting      Setting
+	// Name identifies the batch; Again is what runs it again.
+	Name    string
+	Again   Again
+	Setting Setting
 	// Node is the name of the node that the proxiers run on; empty means the first node.
 	Node string
 	// Real runs Synclab's proxier with real tables and partial syncs.
@@ -50,12 +52,21 @@ type Batch struct {
 	begun int // clusters started since the last report
 }
 
+// Again is the part of a command line that chooses one batch of a comparison: arguments, and flags with their values.
+// The flags replace those of the comparison; all others of the comparison stay. A flag without a value is left out.
+type Again struct {
+	Args  []string
+	Flags [][2]string
+}
+
 // Step is one change of the cluster in a batch.
 type Step struct {
 	What string
 	// Objects is the desired state of the whole cluster. If it is nil, Trace lists the changes.
 	Objects *sim.Objects
 	Trace   sim.Trace
+	// Later: Objects are a later state of the same cluster, not another one.
+	Later bool
 }
 
 // Finding lists the differences in one state of a batch.
@@ -118,7 +129,8 @@ type run struct {
 	batch    *Batch
 	feed     *feed
 	sides    [2]side
-	rendered *rendered // by Synclab's proxier, for predictions
+	rendered *rendered    // by Synclab's proxier, for predictions
+	node     *corev1.Node // of the proxiers, as they read it at their start
 }
 
 // Run compares the subjects at each state of a batch.
@@ -139,7 +151,9 @@ func (c *Comparison) Run(ctx context.Context, b *Batch) error {
 			before = r.feed.objects()
 		}
 		if step.Objects != nil {
-			b.begun++
+			if !step.Later {
+				b.begun++
+			}
 			step.Trace = r.feed.traceTo(step.Objects)
 		}
 		if err := r.feed.apply(ctx, step.Trace); err != nil {
@@ -151,10 +165,15 @@ func (c *Comparison) Run(ctx context.Context, b *Batch) error {
 				return fmt.Errorf("%s: %w", b.Name, err)
 			}
 		}
+		ended, err := r.followNode(ctx)
+		if err != nil {
+			return fmt.Errorf("%s, %s: %w", b.Name, step.What, err)
+		}
 		found, err := r.compare(ctx)
 		if err != nil {
 			return fmt.Errorf("%s, %s: %w", b.Name, step.What, err)
 		}
+		found = append(found, ended...)
 		if c.State == nil {
 			continue
 		}
@@ -182,8 +201,14 @@ func (r *run) start(ctx context.Context) error {
 		return err
 	}
 	r.batch.Setting.Unaccounted = isOld(r.Minor)
-	r.rendered = &rendered{setting: r.batch.Setting, node: nodes[i].Name, machine: machine}
-	r.feed.watched = nodes[i].Name
+	return r.startOn(ctx, nodes[i], machine)
+}
+
+// startOn starts the subjects on a node.
+func (r *run) startOn(ctx context.Context, node *corev1.Node, machine proxier.Machine) (err error) {
+	r.node = node
+	r.rendered = &rendered{setting: r.batch.Setting, node: node, machine: machine}
+	r.feed.proxiersStart(node.Name)
 	for n, subject := range []Subject{r.First, r.Second} {
 		s := r.batch.Setting
 		if subject.Variant != "" {
@@ -191,11 +216,11 @@ func (r *run) start(ctx context.Context) error {
 		}
 		switch {
 		case subject.KubeProxy:
-			r.sides[n], err = asSide(startKubeProxy(ctx, r.KubeProxy, s, nodes[i], r.feed))
+			r.sides[n], err = asSide(startKubeProxy(ctx, r.KubeProxy, s, node, r.feed))
 		case subject.Real:
-			r.sides[n], err = asSide(startInstalled(ctx, s, nodes[i], r.feed))
+			r.sides[n], err = asSide(startInstalled(ctx, s, node, r.feed))
 		default:
-			r.sides[n] = &rendered{setting: s, node: nodes[i].Name, machine: machine}
+			r.sides[n] = &rendered{setting: s, node: node, machine: machine}
 		}
 		if err != nil {
 			return err
@@ -217,9 +242,10 @@ func asSide[T interface {
 }
 
 func (r *run) stop() {
-	for _, s := range r.sides {
+	for n, s := range r.sides {
 		if s != nil {
 			s.stop()
+			r.sides[n] = nil
 		}
 	}
 }

@@ -27,7 +27,7 @@ func compared(t *testing.T, q *Request) Event {
 	if err := q.Run(t.Context(), func(e Event) {
 		last = e
 		if f := e.Failure; f != nil {
-			t.Errorf("%s: %s\n%s\nagain: %s", f.Batch, f.What, f.Text, f.Replay)
+			t.Errorf("%s: %s\n%s\nagain: %s", f.Batch, f.What, f.Text+f.Error, f.Again)
 		}
 	}); err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@
 //     them.
 //  5. explain tries the entries of docs/differences.md on each difference. An entry is no filter: it predicts the rules
 //     of kube-proxy. It explains a difference only if the prediction is right rule for rule.
+//     When the node changes so that kube-proxy exits, both sides are started again, as by a kubelet.
 //  6. Minimize removes all objects and fields that a difference does not need.
 //
 // The comparison covers the rules that packets can reach from a hook, without counters. The order of rules counts

@@ -32,6 +32,8 @@ const (
 	// EntryHints: minors before hintsForNodes ignore hints for nodes. Minors before hintsAlways also ignore the hints of a
 	// Service without an annotation. Only these minors.
 	EntryHints = "older-hints"
+	// EntryNode: kube-proxy exits when its node's podCIDRs or addresses change. It is started again, as a kubelet does.
+	EntryNode = "node-changed"
 )
 
 // The first minors of kube-proxy with a reading of hints, by the defaults of PreferSameTrafficDistribution and
@@ -48,7 +50,9 @@ const readyFirst = 36
 const largeCluster = 1000
 
 // Entries returns the names of all entries.
-func Entries() []string { return []string{EntryMoved, EntryTwice, EntryLarge, EntryZone, EntryHints} }
+func Entries() []string {
+	return []string{EntryMoved, EntryTwice, EntryLarge, EntryZone, EntryHints, EntryNode}
+}
 
 // tell updates the slices as kube-proxy's cache stores them: by the Service named in the label at the time of an event.
 // An event with another Service or no Service leaves the old Service's slices unchanged.
@@ -123,7 +127,7 @@ func explain(ctx context.Context, d *Difference, theirs Grouped, ours *rendered,
 	}
 	for _, order := range orders {
 		if drops {
-			order = keptBefore(order, d.Family, d.Service, ours.node)
+			order = keptBefore(order, d.Family, d.Service, ours.node.Name)
 		}
 		if yes, err := holds(order); yes || err != nil {
 			return EntryTwice, err

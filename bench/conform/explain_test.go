@@ -209,7 +209,7 @@ func TestLostZoneIsPredicted(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.watched = "node-0"
-	ours := &rendered{setting: Setting{Variant: iptables.Legacy, Config: config.New()}, node: "node-0"}
+	ours := &rendered{setting: Setting{Variant: iptables.Legacy, Config: config.New()}, node: plainNode()}
 	mine, err := ours.rules(t.Context(), f, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -255,7 +255,7 @@ func TestOlderHintsArePredicted(t *testing.T) {
 			if err := f.apply(t.Context(), f.traceTo(c.objects)); err != nil {
 				t.Fatal(err)
 			}
-			ours := &rendered{setting: Setting{Variant: iptables.Legacy, Config: config.New()}, node: "node-0"}
+			ours := &rendered{setting: Setting{Variant: iptables.Legacy, Config: config.New()}, node: plainNode()}
 			mine, err := ours.rules(t.Context(), f, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -301,7 +301,7 @@ func TestOlderAddressTwiceIsPredicted(t *testing.T) {
 	if err := f.apply(t.Context(), f.traceTo(o)); err != nil {
 		t.Fatal(err)
 	}
-	ours := &rendered{setting: Setting{Variant: iptables.Legacy, Config: config.New()}, node: "node-0"}
+	ours := &rendered{setting: Setting{Variant: iptables.Legacy, Config: config.New()}, node: plainNode()}
 	mine, err := ours.rules(t.Context(), f, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -334,7 +334,7 @@ func TestEntriesExplainNothingElse(t *testing.T) {
 	if err := f.apply(t.Context(), f.traceTo(o)); err != nil {
 		t.Fatal(err)
 	}
-	ours := &rendered{setting: Setting{Variant: iptables.Legacy, Config: config.New()}, node: "node-0"}
+	ours := &rendered{setting: Setting{Variant: iptables.Legacy, Config: config.New()}, node: plainNode()}
 	all, err := ours.rules(t.Context(), f, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -65,14 +65,28 @@ func (f *feed) apply(ctx context.Context, t sim.Trace) error {
 		}
 		f.note(change)
 	}
-	endpoints := 0
+	f.large = f.large || f.endpoints() > largeCluster
+	return nil
+}
+
+func (f *feed) endpoints() (n int) {
 	for _, object := range f.current {
 		if slice, ok := object.(*discoveryv1.EndpointSlice); ok {
-			endpoints += len(slice.Ports) * len(slice.Endpoints)
+			n += len(slice.Ports) * len(slice.Endpoints)
 		}
 	}
-	f.large = f.large || endpoints > largeCluster
-	return nil
+	return n
+}
+
+// proxiersStart forgets what only proxiers that ran before can know. node is the one that they run on.
+func (f *feed) proxiersStart(node string) {
+	f.watched, f.zoneChanged, f.large = node, false, f.endpoints() > largeCluster
+	clear(f.told)
+	for _, object := range f.current {
+		if slice, ok := object.(*discoveryv1.EndpointSlice); ok {
+			f.tell(sim.Add, nil, slice)
+		}
+	}
 }
 
 func (f *feed) note(change sim.Change) {

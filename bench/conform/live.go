@@ -35,7 +35,7 @@ func StartLive(ctx context.Context, command string, s Setting, node string, o *s
 		l.feed.cluster.Stop()
 		return nil, fmt.Errorf("node %q is not in the cluster", node)
 	}
-	l.feed.watched = node // the feed records zone changes from here on
+	l.feed.proxiersStart(node)
 	var err error
 	if l.proxy, err = startKubeProxy(ctx, command, s, o.Nodes[i], l.feed); err != nil {
 		l.feed.cluster.Stop()

@@ -31,17 +31,17 @@ func (s Setting) Options(node *corev1.Node, machine proxier.Machine) proxier.Opt
 // rendered is Synclab's proxier without a kernel: a full sync of the current objects into a model of the tables.
 type rendered struct {
 	setting Setting
-	node    string
+	node    *corev1.Node // as at the start, when a proxier reads addresses and podCIDRs
 	machine proxier.Machine
 }
 
 // renderObjects returns the rules for the given objects, by family.
 func (r *rendered) renderObjects(ctx context.Context, services []*corev1.Service, eps []*discoveryv1.EndpointSlice, nodes []*corev1.Node) (map[corev1.IPFamily]Grouped, error) {
-	i := slices.IndexFunc(nodes, func(n *corev1.Node) bool { return n.Name == r.node })
+	i := slices.IndexFunc(nodes, func(n *corev1.Node) bool { return n.Name == r.node.Name })
 	if i < 0 {
-		return nil, fmt.Errorf("node %s is not in the cluster", r.node)
+		return nil, fmt.Errorf("node %s is not in the cluster", r.node.Name)
 	}
-	models, err := proxier.Render(ctx, r.setting.Options(nodes[i], r.machine), services, eps, nodes[i])
+	models, err := proxier.Render(ctx, r.setting.Options(r.node, r.machine), services, eps, nodes[i])
 	if err != nil {
 		return nil, fmt.Errorf("render: %w", err)
 	}

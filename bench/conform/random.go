@@ -22,13 +22,7 @@ const (
 func RandomBatch(seed uint64, clusters int, limit Constraint) *Batch {
 	s := DrawSetting(seed, limit)
 	b := &Batch{Name: fmt.Sprintf("seed %d (%s)", seed, s), Setting: s, Node: "node-0", Real: seed%realEvery == 0}
-	b.Replay = fmt.Sprintf("synclab conform --random %d --seed %d", clusters, seed)
-	if limit.Variant != "" {
-		b.Replay += " --variant " + string(limit.Variant)
-	}
-	if limit.Family != "" {
-		b.Replay += " --family " + string(limit.Family)
-	}
+	b.Again.Flags = [][2]string{{"random", fmt.Sprint(clusters)}, {"seed", fmt.Sprint(seed)}, {"variant", string(limit.Variant)}, {"filename"}, {"then"}}
 	n, step := -1, steps
 	var cluster *random.Cluster
 	b.Next = func() (Step, bool, error) {

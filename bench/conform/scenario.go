@@ -1,11 +1,11 @@
 package conform
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/kube-proxy/config/v1alpha1"
 
 	"synclab/proxier/iptables"
@@ -36,7 +36,7 @@ func ScenarioBatch(s *scenarios.Scenario, cfg *v1alpha1.KubeProxyConfiguration, 
 	b := &Batch{
 		Name:    fmt.Sprintf("scenario %s, iptables-%s", s.Name, variant),
 		Setting: Setting{Variant: variant, Families: families, Config: cfg},
-		Replay:  fmt.Sprintf("synclab conform %s --variant %s", s.Name, variant),
+		Again:   Again{Args: []string{s.Name}, Flags: [][2]string{{"variant", string(variant)}, {"random"}, {"filename"}, {"then"}}},
 	}
 	b.Next = following(Step{What: "at first", Objects: world.Objects()}, func(i int) (string, sim.Trace, bool, error) {
 		if i == len(s.Steps) {
@@ -96,12 +96,19 @@ const (
 	churnSeed   = 1
 )
 
-// ObjectsBatch returns a batch of the objects o, followed by a little churn. If then is set, it follows instead of
-// churn.
-func ObjectsBatch(name string, o, then *sim.Objects, s Setting) *Batch {
-	b := &Batch{Name: fmt.Sprintf("%s (%s)", name, s), Setting: s, Replay: "synclab conform -f " + name + " --variant " + string(s.Variant)}
-	if then != nil {
-		steps := []Step{{What: "at first", Objects: o}, {What: "then", Objects: then}}
+// ObjectsBatch returns a batch of the objects o, and the states that follow: those of then, or else a little churn, as far
+// as the objects have anything to churn.
+func ObjectsBatch(name string, o *sim.Objects, then []*sim.Objects, s Setting) *Batch {
+	b := &Batch{Name: fmt.Sprintf("%s (%s)", name, s), Setting: s, Again: Again{Flags: [][2]string{{"variant", string(s.Variant)}, {"random"}}}}
+	if len(then) > 0 {
+		steps := []Step{{What: "at first", Objects: o}}
+		for i, next := range then {
+			step := Step{What: "then", Objects: next, Later: true}
+			if len(then) > 1 {
+				step.What = fmt.Sprintf("then, state %d", i+1)
+			}
+			steps = append(steps, step)
+		}
 		b.Next = func() (Step, bool, error) {
 			if len(steps) == 0 {
 				return Step{}, false, nil
@@ -115,25 +122,17 @@ func ObjectsBatch(name string, o, then *sim.Objects, s Setting) *Batch {
 	kinds := []string{"readiness", "endpoints"} // kinds of churn; no "services" churn, because there may be few Services
 	var w *world.World
 	b.Next = following(Step{What: "at first", Objects: o}, func(i int) (string, sim.Trace, bool, error) {
-		if i == len(kinds) || !haveEndpoints(o) {
+		if i == len(kinds) {
 			return "", nil, false, nil
 		}
 		if w == nil {
 			w = world.WorldOf(o, churnSeed)
 		}
 		t, err := w.Churn(scenarios.Churn{Rate: 1, Events: churnEvents, Kind: kinds[i]})
+		if errors.Is(err, world.ErrNothingToChange) {
+			err = nil
+		}
 		return "churn of " + kinds[i], t, true, err
 	})
 	return b
-}
-
-// haveEndpoints reports whether there are endpoints to churn.
-func haveEndpoints(o *sim.Objects) bool {
-	served := map[key]bool{}
-	for _, svc := range o.Services {
-		served[key{"", svc.Namespace, svc.Name}] = svc.Spec.Type != corev1.ServiceTypeExternalName && svc.Spec.ClusterIP != corev1.ClusterIPNone
-	}
-	return slices.ContainsFunc(o.Slices, func(s *discoveryv1.EndpointSlice) bool {
-		return len(s.Endpoints) > 0 && served[key{"", s.Namespace, s.Labels[discoveryv1.LabelServiceName]}]
-	})
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"strings"
 	"sync"
@@ -36,10 +37,11 @@ type Request struct {
 	Limit    Constraint
 
 	Scenarios []ScenarioRequest
-	// Objects come from files. Then, if set, is the state after them.
-	Objects, Then *sim.Objects
-	Name          string // of the files
-	Setting       Setting
+	// Objects come from files. Then are the states after them.
+	Objects *sim.Objects
+	Then    []*sim.Objects
+	Name    string // of the files
+	Setting Setting
 
 	// Minimize is the number of tries to make a difference smaller; 0 means none.
 	Minimize int
@@ -47,6 +49,8 @@ type Request struct {
 
 // ScenarioRequest is a scenario, the configuration of its proxiers, and the variant.
 type ScenarioRequest struct {
+	// Ref is the name or the file of the scenario, for Again. Default: the scenario's name.
+	Ref      string
 	Scenario *scenarios.Scenario
 	Config   *v1alpha1.KubeProxyConfiguration
 	Variant  iptables.Variant
@@ -58,15 +62,20 @@ type Event struct {
 	Clusters, States, Total int
 	// Entries counts, for each known difference, how many differences it has explained so far.
 	Entries map[string]int
-	// Failure is set if this state failed.
+	// Unexplained counts the differences that no entry explains, Differing the states with any.
+	Unexplained, Differing int
+	// NotCompared counts the batches that could not be compared to their end.
+	NotCompared int
+	// Failure is set at the first state of a batch with an unexplained difference, and if a batch could not be compared.
 	Failure *Failure `json:",omitempty"`
 }
 
 // Failure is a difference that no entry explains, or a batch that could not be compared.
 type Failure struct {
-	Batch, What, Replay string
-	// Text is the diff or the error.
-	Text string
+	Batch, What string
+	Again       Again
+	// Text is the diff; Error is why the batch could not be compared. One of them is empty.
+	Text, Error string
 	// Before and After are YAML of a smaller pair of states that differs too. They are empty if Minimize is 0.
 	Before, After string
 }
@@ -84,6 +93,9 @@ func (q *Request) batches() (all []*Batch, total int, err error) {
 		b, err := ScenarioBatch(s.Scenario, s.Config, s.Variant)
 		if err != nil {
 			return nil, 0, err
+		}
+		if s.Ref != "" {
+			b.Again.Args = []string{s.Ref}
 		}
 		all, total = append(all, b), 0
 	}
@@ -144,30 +156,40 @@ func (w *worker) run(ctx context.Context, b *Batch) {
 		w.note(b, f, failure)
 	}
 	if err := c.Run(ctx, b); err != nil && ctx.Err() == nil {
-		w.note(b, nil, &Failure{Batch: b.Name, Replay: b.Replay, Text: err.Error()})
+		w.note(b, nil, &Failure{Batch: b.Name, Again: b.Again, Error: err.Error()})
 	}
 }
 
+// note counts a state that was compared, or a batch that could not be.
 func (w *worker) note(b *Batch, f *Finding, failure *Failure) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.event.States++
 	w.event.Clusters += b.begun
 	b.begun = 0
+	if failure != nil && failure.Error != "" {
+		w.event.NotCompared++
+	} else {
+		w.event.States++
+	}
 	if f != nil {
 		for _, d := range f.Differences {
 			if d.Entry != "" {
 				w.event.Entries[d.Entry]++
 			}
 		}
+		if n := len(f.Unexplained()); n > 0 {
+			w.event.Unexplained += n
+			w.event.Differing++
+		}
 	}
 	e := w.event
+	e.Entries = maps.Clone(e.Entries)
 	e.Failure = failure
 	w.tell(e)
 }
 
 func (w *worker) failure(ctx context.Context, c Comparison, b *Batch, f *Finding) *Failure {
-	failure := &Failure{Batch: b.Name, What: f.What, Replay: b.Replay,
+	failure := &Failure{Batch: b.Name, What: f.What, Again: b.Again,
 		Text: fmt.Sprintf("--- %s\n+++ %s\n%s", w.First, w.Second, f)}
 	if w.Minimize == 0 {
 		return failure
@@ -191,7 +213,7 @@ func (c Comparison) differs(ctx context.Context, like *Batch, before, after *sim
 	if before == nil {
 		before = &sim.Objects{Nodes: after.Nodes}
 	}
-	b := ObjectsBatch("smaller", before, after, like.Setting)
+	b := ObjectsBatch("smaller", before, []*sim.Objects{after}, like.Setting)
 	b.Node = like.Node
 	err := c.Run(ctx, b)
 	return found, err

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -39,7 +38,7 @@ type conformFlags struct {
 	family    string
 	workers   int
 	minimize  string
-	then      manifestFlags
+	then      []string
 	verdicts  bool
 	out       string
 }
@@ -60,14 +59,16 @@ func newConformWith(s streams, f *conformFlags) *cobra.Command {
 Services, one by one: kube-proxy's and synclab's, unless --subjects names two. Without
 a scenario, -f or --random it compares every scenario of the library in a small size.
 A difference is printed as a diff by Service, with the command that reproduces it.
-Differences that docs/differences.md explains are only counted.
+Differences that docs/differences.md explains are only counted. When the podCIDRs or
+addresses of the node change, kube-proxy exits: both are started again, and compared.
 
 With --verdicts it sends real packets, TCP and UDP, to every address of every Service
 instead: from a pod, from the node and from outside. That compares subjects whose
 rules cannot be compared: modes nftables, ipvs and userspace, and any other program.
 The first subject is the reference.
 
-The exit status is 1 if a difference is unexplained.`,
+The exit status is 1 if a difference is unexplained, 2 for bad input, and 3 if synclab
+could not compare: that says nothing about the proxiers.`,
 		Example: `  synclab conform                                     # every scenario of the library
   synclab conform --random 2000 --seed 7              # random clusters
   synclab conform -f dump.yaml                        # your own Services
@@ -78,7 +79,7 @@ The exit status is 1 if a difference is unexplained.`,
 			if f.verdicts {
 				return f.byPackets(cmd, args, s)
 			}
-			return f.compare(cmd, args, s)
+			return f.byRules(cmd, args, s)
 		},
 	}
 	f.scenario.register(cmd)
@@ -93,7 +94,7 @@ The exit status is 1 if a difference is unexplained.`,
 	flags.StringVar(&f.family, "family", "", "`family` of random clusters, IPv4 or IPv6 (default: either, or both)")
 	flags.IntVar(&f.workers, "workers", 2, "`number` of concurrent kube-proxies")
 	flags.StringVar(&f.minimize, "minimize", "", "minimize the objects of a difference, and write them to this `file`")
-	flags.StringArrayVar(&f.then.paths, "then", nil, "with -f: `file` of the next state of the objects (repeatable)")
+	flags.StringArrayVar(&f.then, "then", nil, "with -f: `file` or folder of the next state of the objects (repeatable, a state each)")
 	if err := errors.Join(cmd.MarkFlagFilename("minimize", "yaml"), cmd.MarkFlagFilename("then", "yaml", "yml", "json"), cmd.MarkFlagDirname("out")); err != nil {
 		panic(err)
 	}
@@ -129,15 +130,24 @@ func (f *conformFlags) byPackets(cmd *cobra.Command, args []string, s streams) e
 	}
 	summary, err := measure(cmd.Context(), s, o)
 	if err != nil || summary == nil {
-		return err
+		return ofComparison(err)
 	}
 	switch answers := summary.PacketAnswers(); {
 	case answers.Unexplained > 0:
-		return fmt.Errorf("%d unexplained differences", answers.Unexplained)
+		return errors.New(doc.Plural(answers.Unexplained, "unexplained difference"))
 	case answers.Packets == 0:
-		return errors.New("no packets were compared")
+		return &notCompared{errors.New("no packets were compared")}
 	}
 	return nil
+}
+
+// ofComparison marks the error of a comparison, unless it is one of the input.
+func ofComparison(err error) error {
+	var usage *usageError
+	if err == nil || errors.As(err, &usage) {
+		return err
+	}
+	return &notCompared{fmt.Errorf("could not compare: %w", err)}
 }
 
 // request reads the flags and the files that they name.
@@ -155,7 +165,7 @@ func (f *conformFlags) request(cmd *cobra.Command, args []string, s streams) (q 
 		return q, badUsage(cmd, "--random %d, --workers %d: want at least 1", f.random, f.workers)
 	case f.variant != "" && q.Limit.Variant != iptables.Legacy && q.Limit.Variant != iptables.Nft:
 		return q, badUsage(cmd, "--variant %q: want legacy or nft", f.variant)
-	case len(f.then.paths) > 0 && len(f.manifests.paths) == 0:
+	case len(f.then) > 0 && len(f.manifests.paths) == 0:
 		return q, badUsage(cmd, "--then needs -f, which is not given")
 	}
 	if f.family != "" {
@@ -195,8 +205,12 @@ func (f *conformFlags) request(cmd *cobra.Command, args []string, s streams) (q 
 	if q.Objects, err = f.manifests.read(s); err != nil {
 		return q, err
 	}
-	if q.Then, err = f.then.read(s); err != nil {
-		return q, err
+	for _, path := range f.then {
+		next, err := (&manifestFlags{paths: []string{path}}).read(s)
+		if err != nil {
+			return q, err
+		}
+		q.Then = append(q.Then, next)
 	}
 	q.Name = strings.Join(f.manifests.paths, " -f ")
 	q.Setting = conform.Setting{Variant: variants[0], Families: clusterFamilies(q.Objects), Config: cfg}
@@ -211,7 +225,7 @@ func (f *conformFlags) request(cmd *cobra.Command, args []string, s streams) (q 
 			return q, err
 		}
 		for _, variant := range variants {
-			q.Scenarios = append(q.Scenarios, conform.ScenarioRequest{Scenario: scenario, Variant: variant, Config: subject.ProxyConfig(cfg, scenario, true)})
+			q.Scenarios = append(q.Scenarios, conform.ScenarioRequest{Ref: name, Scenario: scenario, Variant: variant, Config: subject.ProxyConfig(cfg, scenario, true)})
 		}
 	}
 	return q, nil
@@ -277,8 +291,8 @@ func rulesSubjects(cmd *cobra.Command, names []string) (first, second conform.Su
 // minimizeTries is the number of smaller clusters to try, at about a second each.
 const minimizeTries = 150
 
-// compare compares the rules and prints the differences.
-func (f *conformFlags) compare(cmd *cobra.Command, args []string, s streams) error {
+// byRules compares the rules and prints the differences.
+func (f *conformFlags) byRules(cmd *cobra.Command, args []string, s streams) error {
 	q, err := f.request(cmd, args, s)
 	if err != nil {
 		return err
@@ -289,7 +303,7 @@ func (f *conformFlags) compare(cmd *cobra.Command, args []string, s streams) err
 		build.Progress = func(line string) { fmt.Fprintln(s.err, line) }
 		var version string
 		if q.KubeProxy, version, err = upstream.KubeProxy(ctx, build); err != nil {
-			return err
+			return ofComparison(err)
 		}
 		q.Minor = upstream.Minor(version)
 		fmt.Fprintf(s.err, "kube-proxy %s", version)
@@ -298,12 +312,12 @@ func (f *conformFlags) compare(cmd *cobra.Command, args []string, s streams) err
 		}
 		fmt.Fprintln(s.err)
 	}
-	return f.execute(ctx, s, &q, f.subjects.kubeProxy.Path)
+	return f.execute(cmd, s, &q)
 }
 
-func (f *conformFlags) execute(ctx context.Context, s streams, q *conform.Request, binary string) error {
+func (f *conformFlags) execute(cmd *cobra.Command, s streams, q *conform.Request) error {
 	var last conform.Event
-	failures := 0
+	differing := 0 // batches
 	var shown *terminal.Counter
 	end := func() {
 		if shown != nil {
@@ -311,7 +325,7 @@ func (f *conformFlags) execute(ctx context.Context, s streams, q *conform.Reques
 			shown = nil
 		}
 	}
-	err := q.Execute(ctx, s.err, []string{rulesWorker}, func(e conform.Event) {
+	err := q.Execute(cmd.Context(), s.err, []string{rulesWorker}, func(e conform.Event) {
 		last = e
 		if shown == nil {
 			shown = terminal.NewCounter(s.err, "comparing states", e.Total)
@@ -321,28 +335,52 @@ func (f *conformFlags) execute(ctx context.Context, s streams, q *conform.Reques
 			return
 		}
 		end()
-		failures++
-		f.tell(s, e.Failure, failures, binary)
+		if e.Failure.Error == "" {
+			differing++
+		}
+		f.tell(cmd, s, e.Failure, differing)
 	})
 	end()
 	if err != nil {
-		return err
+		return ofComparison(err)
 	}
-	fmt.Fprintf(s.out, "%s, %s: %d unexplained differences%s\n", doc.Plural(last.Clusters, "cluster"), doc.Plural(last.States, "state"), failures, explained(last.Entries))
-	if failures > 0 {
-		return fmt.Errorf("%d unexplained differences", failures)
+	return verdictOf(s, &last)
+}
+
+// verdictOf prints the counts of a comparison, and returns what decides the exit status.
+func verdictOf(s streams, e *conform.Event) error {
+	different := doc.Plural(e.Unexplained, "unexplained difference")
+	if e.Differing > 0 {
+		different += " in " + doc.Plural(e.Differing, "state")
+	}
+	fmt.Fprintf(s.out, "%s, %s: %s%s\n", doc.Plural(e.Clusters, "cluster"), doc.Plural(e.States, "state"), different, explained(e.Entries))
+	var failed []string
+	if e.Unexplained > 0 {
+		failed = append(failed, different)
+	}
+	if e.NotCompared > 0 {
+		failed = append(failed, "could not compare "+doc.Plural(e.NotCompared, "cluster")+" to the end: see above")
+	}
+	err := errors.New(strings.Join(failed, "; "))
+	switch {
+	case e.Unexplained > 0:
+		return err
+	case e.NotCompared > 0:
+		return &notCompared{err}
+	case e.States == 0:
+		return &notCompared{errors.New("no state was compared")}
 	}
 	return nil
 }
 
-// tell prints one difference, and writes its minimized form.
-func (f *conformFlags) tell(s streams, failure *conform.Failure, n int, binary string) {
-	fmt.Fprintf(s.out, "%s\n%s\n", strings.TrimSuffix(failure.Batch+": "+failure.What, ": "), failure.Text)
-	again := failure.Replay
-	if binary != "" {
-		again += " --kube-proxy " + binary
+// tell prints one difference and writes its minimized form, or prints why a batch was not compared.
+func (f *conformFlags) tell(cmd *cobra.Command, s streams, failure *conform.Failure, n int) {
+	if failure.Error != "" {
+		fmt.Fprintf(s.out, "could not compare %s\n", failure.Error)
+	} else {
+		fmt.Fprintf(s.out, "%s: %s\n%s\n", failure.Batch, failure.What, failure.Text)
 	}
-	fmt.Fprintf(s.out, "reproduce with: %s\n", again)
+	fmt.Fprintf(s.out, "reproduce with: %s\n", again(cmd, failure.Again.Args, failure.Again.Flags...))
 	if failure.After == "" {
 		fmt.Fprintln(s.out)
 		return
@@ -351,18 +389,18 @@ func (f *conformFlags) tell(s streams, failure *conform.Failure, n int, binary s
 	if n > 1 {
 		file = strings.TrimSuffix(file, ".yaml") + "-" + strconv.Itoa(n) + ".yaml"
 	}
-	shorter := "smaller: synclab conform -f " + file
+	small := [][2]string{{"filename", file}, {"then"}, {"random"}, {"seed"}, {"minimize"}, {"services"}, {"endpoints"}, {"set"}}
 	err := outfile.Write(file, []byte(failure.After), 0o644)
 	if failure.Before != "" {
 		before := strings.TrimSuffix(file, ".yaml") + "-before.yaml"
 		err = errors.Join(err, outfile.Write(before, []byte(failure.Before), 0o644))
-		shorter = "smaller: synclab conform -f " + before + " --then " + file
+		small[0][1], small[1][1] = before, file
 	}
 	if err != nil {
 		fmt.Fprintln(s.err, "synclab:", err)
 		return
 	}
-	fmt.Fprint(s.out, shorter, "\n\n")
+	fmt.Fprintf(s.out, "smaller: %s\n\n", again(cmd, nil, small...))
 }
 
 func explained(entries map[string]int) string {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"synclab/bench/conform"
+	"synclab/bench/netns"
 	"synclab/proxier/iptables"
 	"synclab/scenarios"
 )
@@ -83,16 +85,24 @@ func TestConformRequest(t *testing.T) {
 
 func TestConformTells(t *testing.T) {
 	dir := t.TempDir()
-	f := conformFlags{minimize: filepath.Join(dir, "small.yaml")}
+	f := conformFlags{}
+	cmd := newConformWith(streams{}, &f)
+	small := filepath.Join(dir, "small.yaml")
+	if err := cmd.ParseFlags([]string{"--random", "70", "--minimize", small, "--proxy-config", "my proxy.yaml", "--subjects", "kube-proxy/iptables-nft,synclab/iptables-nft"}); err != nil {
+		t.Fatal(err)
+	}
+	set := " --proxy-config 'my proxy.yaml' --subjects kube-proxy/iptables-nft,synclab/iptables-nft\n"
 	var out, errs bytes.Buffer
 	s := streams{nil, &out, &errs}
-	failure := &conform.Failure{Batch: "seed 7 (iptables-nft)", What: "cluster 3, step 1", Replay: "synclab conform --random 25 --seed 7", Text: "- rule", Before: "before\n", After: "after\n"}
-	f.tell(s, failure, 1, "")
-	f.tell(s, failure, 2, "/opt/kube-proxy")
+	failure := &conform.Failure{Batch: "seed 7 (iptables-nft)", What: "cluster 3, step 1", Again: conform.Again{Flags: [][2]string{{"random", "25"}, {"seed", "7"}, {"then"}}}, Text: "- rule", Before: "before\n", After: "after\n"}
+	f.tell(cmd, s, failure, 1)
+	f.tell(cmd, s, failure, 2)
+	f.tell(cmd, s, &conform.Failure{Batch: "x.yaml", Error: "x.yaml, at first: no node"}, 2)
 	for _, want := range []string{
-		"seed 7 (iptables-nft): cluster 3, step 1\n- rule\nreproduce with: synclab conform --random 25 --seed 7\n",
-		"smaller: synclab conform -f " + dir + "/small-before.yaml --then " + dir + "/small.yaml\n",
-		"--seed 7 --kube-proxy /opt/kube-proxy\n", "--then " + dir + "/small-2.yaml\n",
+		"seed 7 (iptables-nft): cluster 3, step 1\n- rule\nreproduce with: synclab conform --random 25 --seed 7 --minimize " + small + set,
+		"smaller: synclab conform --filename " + dir + "/small-before.yaml --then " + small + set,
+		"--then " + dir + "/small-2.yaml" + set,
+		"could not compare x.yaml, at first: no node\nreproduce with: synclab conform --minimize",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %q in\n%s", want, out.String())
@@ -105,5 +115,59 @@ func TestConformTells(t *testing.T) {
 	}
 	if got := explained(map[string]int{"b": 1000, "a": 2}); got != ", 1,002 explained (a 2, b 1,000; see docs/differences.md)" {
 		t.Error(got)
+	}
+}
+
+// What decides the exit status: a difference, or else a failure of the comparison.
+func TestConformStatus(t *testing.T) {
+	for _, c := range []struct {
+		e      conform.Event
+		status int
+		want   string
+	}{
+		{conform.Event{Clusters: 1, States: 2}, exitDone, "1 cluster, 2 states: 0 unexplained differences, 0 explained\n"},
+		{conform.Event{Clusters: 1, States: 2, Unexplained: 1, Differing: 1}, exitFailed, "1 cluster, 2 states: 1 unexplained difference in 1 state, 0 explained\nsynclab: 1 unexplained difference in 1 state\n"},
+		{conform.Event{Clusters: 1, States: 2, NotCompared: 1}, exitNotCompared, "0 unexplained differences, 0 explained\nsynclab: could not compare 1 cluster to the end: see above\n"},
+		{conform.Event{Clusters: 2, States: 2, NotCompared: 1, Unexplained: 3, Differing: 2}, exitFailed, "synclab: 3 unexplained differences in 2 states; could not compare 1 cluster"},
+		{conform.Event{}, exitNotCompared, "no state was compared"},
+	} {
+		var out bytes.Buffer
+		status := exitStatus(t.Context(), &out, verdictOf(streams{nil, &out, &out}, &c.e))
+		if status != c.status || !strings.Contains(out.String(), c.want) {
+			t.Errorf("%+v: status %d, %s\nwant status %d and %s", c.e, status, &out, c.status, c.want)
+		}
+	}
+	for _, c := range []struct {
+		err    error
+		status int
+	}{
+		{ofComparison(errors.New("no namespace")), exitNotCompared},
+		{ofComparison(&netns.WorkerError{Status: 1}), exitNotCompared},
+		{ofComparison(&netns.WorkerError{Status: exitInterrupted}), exitInterrupted},
+		{ofComparison(badInput(errors.New("no such file"))), exitUsage},
+	} {
+		if status := exitStatus(t.Context(), io.Discard, c.err); status != c.status {
+			t.Errorf("%v: status %d, want %d", c.err, status, c.status)
+		}
+	}
+}
+
+// A lab without kube-proxy compares synclab with itself.
+func TestConformOfFiles(t *testing.T) {
+	if _, err := conform.Variants(); err != nil {
+		t.Skip(err)
+	}
+	dir := t.TempDir()
+	states := make([]string, 3)
+	for i, port := range []string{"80", "81", "82"} {
+		states[i] = filepath.Join(dir, port+".yaml")
+		if err := os.WriteFile(states[i], []byte("apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {clusterIP: 10.96.0.7, ports: [{port: "+port+"}]}\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	same := []string{"conform", "--subjects", "synclab/iptables-legacy,synclab/iptables-nft", "--variant", "legacy", "-f", states[0]}
+	status, stdout, stderr := invoke(t, append(same, "--then", states[1], "--then", states[2])...)
+	if want := "1 cluster, 3 states: 0 unexplained differences"; status != exitDone || !strings.Contains(stdout, want) {
+		t.Errorf("status %d, %s%s\nwant %s", status, stdout, stderr, want)
 	}
 }

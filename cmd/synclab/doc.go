@@ -5,5 +5,6 @@
 //     It reads its flags into an options struct and calls one function of another package, which decides and measures.
 //  3. inputs.go has the flags that several subcommands share. output.go prints results as a table, JSON or YAML.
 //
-// Exit status: 0 done, 1 failed, 2 the command line or an input file is wrong (nothing was started), 130 interrupted.
+// Exit status: 0 done, 1 failed, 2 the command line or an input file is wrong (nothing was started), 3 conform could not
+// compare, 130 interrupted.
 package main

@@ -23,6 +23,7 @@ const (
 	exitDone        = 0
 	exitFailed      = 1
 	exitUsage       = 2
+	exitNotCompared = 3   // of conform: synclab could not compare
 	exitInterrupted = 130 // what a shell reports after Ctrl-C
 )
 
@@ -106,10 +107,16 @@ func badUsage(cmd *cobra.Command, format string, args ...any) error {
 	return &usageError{err: fmt.Errorf(format, args...), command: cmd.CommandPath()}
 }
 
+// notCompared is a failure of a comparison itself. It says nothing about what was to be compared.
+type notCompared struct{ error }
+
+func (e *notCompared) Unwrap() error { return e.error }
+
 // exitStatus prints err, unless it was printed already, and returns the exit status.
 func exitStatus(ctx context.Context, stderr io.Writer, err error) int {
 	var usage *usageError
 	var worker *netns.WorkerError
+	var own *notCompared
 	switch {
 	case err == nil:
 		return exitDone
@@ -117,13 +124,19 @@ func exitStatus(ctx context.Context, stderr io.Writer, err error) int {
 		if !workerTold(err) {
 			fmt.Fprintf(stderr, "synclab: %s\n", strings.TrimSpace(err.Error()))
 		}
-		return netns.ExitCode(worker)
+		if status := netns.ExitCode(worker); status != exitFailed || !errors.As(err, &own) {
+			return status
+		}
+		return exitNotCompared
 	case ctx.Err() != nil:
 		fmt.Fprintln(stderr, "synclab: interrupted")
 		return exitInterrupted
 	}
 	fmt.Fprintf(stderr, "synclab: %s\n", strings.TrimSpace(err.Error()))
-	if !errors.As(err, &usage) {
+	switch {
+	case errors.As(err, &own):
+		return exitNotCompared
+	case !errors.As(err, &usage):
 		return exitFailed
 	}
 	if usage.command != "" {
