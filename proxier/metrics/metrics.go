@@ -115,7 +115,7 @@ func (c *Collectors) collectors(opts Options) []prometheus.Collector {
 	c.serviceChanges = counters("sync_proxy_rules_service_changes_total", "Service changes seen, over all families.").WithLabelValues()
 	c.restoreFailures = counters("sync_proxy_rules_iptables_restore_failures_total", "Restores that failed, full and partial.", "ip_family")
 	c.partialFailures = counters("sync_proxy_rules_iptables_partial_restore_failures_total", "Restores of a partial sync that failed.", "ip_family")
-	c.nftablesFailures = counters("sync_proxy_rules_nftables_sync_failures_total", "Syncs of backend nftables that failed at a transaction.", "ip_family")
+	c.nftablesFailures = counters("sync_proxy_rules_nftables_sync_failures_total", "Syncs of backend nftables with a transaction that failed.", "ip_family")
 	c.cleanupFailures = counters("sync_proxy_rules_nftables_cleanup_failures_total", "Tables of backend nftables that were replaced and could not be deleted.", "ip_family")
 	c.rulesTotal = gauges("sync_proxy_rules_iptables_total", "Rules of the proxier in the kernel, by table.", "table", "ip_family")
 	c.rulesLast = gauges("sync_proxy_rules_iptables_last", "Rules that the last sync wrote, by table.", "table", "ip_family")

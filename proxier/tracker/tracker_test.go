@@ -222,6 +222,31 @@ func TestDeletions(t *testing.T) {
 	}
 }
 
+// An update that changes nothing for packets starts no sync: endpoints or ports in another order, another label.
+func TestReorderIsNoChange(t *testing.T) {
+	tr := newTracker()
+	tr.SetService(testService(nil), at(0))
+	slice := testSlice("a", at(0), "10.0.0.1", "10.0.0.2")
+	slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{Name: ptr.To("more"), Protocol: ptr.To(corev1.ProtocolTCP), Port: ptr.To[int32](8081)})
+	tr.SetSlice(slice, at(0))
+	tr.Commit(tr.Take())
+
+	same := slice.DeepCopy()
+	slices.Reverse(same.Endpoints)
+	slices.Reverse(same.Ports)
+	same.ResourceVersion, same.Labels["team"] = "7", "shop"
+	if tr.SetSlice(same, at(1)) {
+		t.Error("another order is a pending change")
+	}
+	if c := tr.Take(); len(c.Services) != 0 || c.SliceEvents != 0 || len(c.TriggerTimes) != 0 {
+		t.Errorf("another order: %+v", c)
+	}
+	same.Endpoints = same.Endpoints[:1]
+	if !tr.SetSlice(same, at(2)) {
+		t.Error("an endpoint less is no pending change")
+	}
+}
+
 // Slices may arrive before their Service. Changes are returned sorted.
 func TestOrder(t *testing.T) {
 	tr := newTracker()
