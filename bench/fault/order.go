@@ -84,7 +84,7 @@ func (r *Faults) End(ctx context.Context) error {
 		select {
 		case <-d.repaired:
 		default:
-			r.Messages.Send(pass.Message{Note: d.fault + ": no settle step follows it, so that its repair is unknown"})
+			r.Messages.Send(pass.Message{Note: d.fault + ": its repair is unknown, because no settle step was completed after it was over"})
 		}
 	}
 	r.mu.Lock()

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -17,7 +16,6 @@ import (
 	"k8s.io/kube-proxy/config/v1alpha1"
 	"k8s.io/utils/clock"
 
-	"synclab/bench/invariants"
 	"synclab/bench/netns"
 	"synclab/bench/raw"
 	"synclab/bench/shim"
@@ -154,30 +152,6 @@ func (e *Env) OwnNftables(family corev1.IPFamily) ([]*nftables.Table, *nftables.
 	}
 	own := subject.OwnTables[e.About.Proxier]
 	return slices.DeleteFunc(tables, func(t *nftables.Table) bool { return !slices.Contains(own, t.Name) }), conn, nil
-}
-
-// mostViolations is the number of violations per invariant that are recorded in full.
-const mostViolations = 20
-
-// RecordResults records the number of checks, and every violation with the command that reproduces it.
-func (e *Env) RecordResults(results []invariants.Result) {
-	for _, result := range results {
-		e.RecordAs(raw.Record{Unit: "count", Invariant: result.Invariant}, raw.InvariantChecks, float64(result.Checked))
-		for i, f := range result.Findings {
-			if i == mostViolations {
-				f = invariants.Finding{Invariant: f.Invariant, Text: fmt.Sprintf("and %d more", len(result.Findings)-i)}
-			}
-			text := fmt.Sprintf("%s; seed %d", f.Text, e.Scenario.Seed)
-			if e.Command != "" {
-				text += "; reproduce with: " + e.Command
-			}
-			e.RecordAs(raw.Record{Unit: "count", Invariant: f.Invariant, Service: f.Service, Error: text}, raw.Violation, 1)
-			e.Messages.Send(Message{Note: strings.TrimSpace(fmt.Sprintf("%s violated by %s: %s %s", f.Invariant, e.Subject, f.Service, text))})
-			if i == mostViolations {
-				break
-			}
-		}
-	}
 }
 
 // Wait returns after d, or with the cause when ctx ends before.

@@ -167,7 +167,7 @@ const (
 	// For dropped watches, it is how long the first later change waited. For faults that delay changes one by one
 	// (references, events duplicated or reordered), it is the longest delay.
 	FaultRepaired   Metric = "fault_repaired"   // s
-	Violation       Metric = "violation"        // count: 1 per violated Invariant; Error has details and how to reproduce
+	Violation       Metric = "violation"        // count of violations of Invariant; Error has details and how to reproduce
 	InvariantChecks Metric = "invariant_checks" // count: number of checks of one Invariant
 	// ProfileSamples is the number of samples in a profile, File. ProfileLost is the number of samples that were lost.
 	ProfileSamples Metric = "profile_samples" // count

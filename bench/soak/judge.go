@@ -38,14 +38,14 @@ func (f Failure) String() string {
 			parts = append(parts, part)
 		}
 	}
-	text := strings.Join(parts, " ")
+	end := ""
 	if f.Step != "" {
-		text += fmt.Sprintf(" (step %s, after %.1f s)", f.Step, f.At)
+		end += fmt.Sprintf(" (step %s, after %.1f s)", f.Step, f.At)
 	}
 	if f.Count > 1 {
-		text += fmt.Sprintf(" and %d more", f.Count-1)
+		end += fmt.Sprintf(" and %d more", f.Count-1)
 	}
-	return text
+	return raw.Brief(strings.Join(parts, " "), raw.LineLength-len(end)) + end
 }
 
 // like reports whether two failures are the same, as far as a smaller scenario can show it.
@@ -88,13 +88,13 @@ type Outcome struct {
 	Failures []Failure // the first of each kind and invariant, with their number
 }
 
-// add adds a failure, or increments the count of the same failure.
+// add adds a failure, or its count (0 means 1) to that of the same failure.
 func (o *Outcome) add(f Failure) {
+	f.Count = max(1, f.Count)
 	if i := slices.IndexFunc(o.Failures, f.like); i >= 0 {
-		o.Failures[i].Count++
+		o.Failures[i].Count += f.Count
 		return
 	}
-	f.Count = 1
 	o.Failures = append(o.Failures, f)
 }
 
@@ -106,7 +106,7 @@ func Judge(s *scenarios.Scenario, records []raw.Record, broke error) Outcome {
 		o.count(s, r, windows)
 		switch r.Metric {
 		case raw.Violation:
-			o.add(Failure{Kind: Violated, Invariant: r.Invariant, Step: r.Step, At: r.At, Service: r.Service, Error: r.Error})
+			o.add(Failure{Kind: Violated, Invariant: r.Invariant, Step: r.Step, At: r.At, Service: r.Service, Error: r.Error, Count: int(r.Value)})
 		case raw.Exceeded:
 			o.add(Failure{Kind: Unsettled, Step: r.Step, At: r.At, Error: r.Error})
 		case raw.Flow, raw.LongLivedFlow:

@@ -42,9 +42,9 @@ func TestJudge(t *testing.T) {
 		{At: 20, Step: "9:settle", Metric: raw.Flow, Value: 1, Outcome: "refused"}, // the fault is active and was not cleared
 		{At: 21, Step: "9:settle", Metric: raw.Flow, Value: 0.1, Protocol: "UDP", Outcome: "misrouted"},
 		{At: 22, Step: "10:check", Metric: raw.InvariantChecks, Invariant: "I1", Value: 400},
-		{At: 22, Step: "10:check", Metric: raw.Violation, Invariant: "I1", Error: "a rule is missing"},
-		{At: 22, Step: "10:check", Metric: raw.Violation, Invariant: "I7", Error: "a foreign rule is gone"},
-		{At: 22, Step: "10:check", Metric: raw.Violation, Invariant: "I1", Error: "another one"},
+		{At: 22, Step: "10:check", Metric: raw.Violation, Value: 1, Invariant: "I1", Error: "a rule is missing"},
+		{At: 22, Step: "10:check", Metric: raw.Violation, Value: 1, Invariant: "I7", Error: "a foreign rule is gone"},
+		{At: 22, Step: "10:check", Metric: raw.Violation, Value: 1, Invariant: "I1", Error: "another one"},
 		{At: 23, Step: "10:check", Metric: raw.FullSync, Value: 1},
 		{At: 23, Step: "10:check", Metric: raw.SyncFailed, Value: 1},
 	}

@@ -58,7 +58,7 @@ func (o *Outcome) count(s *scenarios.Scenario, r raw.Record, windows []window) {
 		t.Checks++
 		t.Looked += int(r.Value)
 	case raw.Violation:
-		t.Violations++
+		t.Violations += int(r.Value)
 	case raw.ControlFailure:
 		t.Flows++
 		if slices.ContainsFunc(windows, func(w window) bool { return w.holds(r) }) {

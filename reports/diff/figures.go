@@ -183,7 +183,13 @@ func answeredFlows(c *records.Samples, _ comparison.SameSource) estimate.Sample 
 }
 
 func violationValues(c *records.Samples, _ comparison.SameSource) estimate.Sample {
-	return c.CountIn(raw.InvariantChecks, func(r *raw.Record) bool { return r.Metric == raw.Violation })
+	out := c.CountIn(raw.InvariantChecks, func(*raw.Record) bool { return false }) // 0 where invariants were checked
+	for _, r := range c.Records {
+		if at := (records.Repetition{Run: r.Run, Rep: r.Rep}); r.Metric == raw.Violation && out[at] != nil {
+			out[at][0] += r.Value // the last record of many stands for the others
+		}
+	}
+	return out
 }
 
 // failedSyncs counts failed syncs in every repetition.

@@ -204,6 +204,9 @@ func InvariantText(name string) string {
 	return strings.TrimSuffix(name+" ("+text+")", " ()")
 }
 
+// mostOfViolation is the most characters of a violation's text, in a line that names the invariant and the subject too.
+const mostOfViolation = raw.LineLength - 60
+
 // invariantResults has one entry for each invariant and series, by number.
 func invariantResults(c *records.Collection) []InvariantResult {
 	var out []InvariantResult
@@ -227,7 +230,7 @@ func invariantResults(c *records.Collection) []InvariantResult {
 					continue
 				}
 				one.Violations += int(r.Value)
-				one.First = cmp.Or(one.First, r.Error)
+				one.First = cmp.Or(one.First, raw.Brief(r.Error, mostOfViolation))
 			}
 		}
 		for _, one := range found {
