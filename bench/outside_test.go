@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -143,6 +144,27 @@ func TestExceededBudgets(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A subject that does not converge is stopped with its own errors, of which there are many.
+func TestStuckSubjectSaysWhy(t *testing.T) {
+	script := filepath.Join(t.TempDir(), "stuck.sh")
+	if err := os.WriteFile(script, []byte(`for i in 1 2 3 4 5 6 7; do
+	echo "E1125 22:00:0$i.000000     123 proxier.go:765] \"Sync failed\" err=\"nft: line $i: Too many links\"" >&2
+	echo "I1125 22:00:0$i.000000     123 proxier.go:765] \"Retrying\"" >&2
+done
+exec sleep 1000
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tr := newTrial(t, "cold-start", 10, "steps.1.settle.timeout=1s")
+	tr.options.Subjects = []string{"exec:stuck=sh " + script}
+	tr.mustExecute()
+	records := tr.of("exec:stuck", raw.Exceeded)
+	want := `; the subject reports: "Sync failed" err="nft: line 7: Too many links" (7 times)`
+	if len(records) != 1 || !strings.HasSuffix(records[0].Error, want) {
+		t.Errorf("%+v\nwant %s", records, want)
 	}
 }
 

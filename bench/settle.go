@@ -49,7 +49,7 @@ func (r *repetition) converge(ctx context.Context, s scenarios.Settle, name stri
 	case r.Feed == raw.FeedAPI: // most often one of several subjects: the others continue
 		return r.host.TooLong(err)
 	}
-	return fmt.Errorf("not converged after %v; give it more time with --set steps.%s.timeout=…: %w", s.Timeout, stepPath(name), err)
+	return r.host.Why(fmt.Errorf("not converged after %v; give it more time with --set steps.%s.timeout=…: %w", s.Timeout, stepPath(name), err))
 }
 
 // inSync waits, until waiting ends, for the repair of all faults and for the subject to have nothing left to do. Faults

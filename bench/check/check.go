@@ -143,7 +143,7 @@ func (r *Checks) inspect(ctx context.Context, names []string, settled error) ([]
 	if err != nil {
 		return nil, nil, err
 	}
-	e.Settled = settled
+	e.Settled = r.Host.Why(settled)
 	e.Planted, e.Restarted, e.LeftBefore = r.planted, r.restarted, r.left
 	if err := errors.Join(r.askSubject(ctx, e), r.restoresSeen(e)); err != nil {
 		return nil, nil, err

@@ -92,6 +92,8 @@ type Comparison struct {
 	KubeProxy string
 	// Minor of KubeProxy's version, for EntryHints; 0: not known.
 	Minor int
+	// MaxTime is Setting.MaxTime, for all batches.
+	MaxTime time.Duration
 	// State, if set, is called after each compared state. f is nil if nothing differs.
 	State func(b *Batch, f *Finding)
 }
@@ -211,6 +213,7 @@ func (r *run) startOn(ctx context.Context, node *corev1.Node, machine proxier.Ma
 	r.feed.proxiersStart(node.Name)
 	for n, subject := range []Subject{r.First, r.Second} {
 		s := r.batch.Setting
+		s.MaxTime = r.MaxTime
 		if subject.Variant != "" {
 			s.Variant = subject.Variant
 		}

@@ -1,6 +1,7 @@
 package conform
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"synclab/bench/process"
+	"synclab/bench/raw"
 	"synclab/proxier/iptables"
 	"synclab/proxier/iptables/rule"
 	"synclab/proxier/kernel"
@@ -26,6 +29,7 @@ type kubeProxy struct {
 	variant iptables.Variant
 	cmd     *exec.Cmd
 	exited  chan struct{}
+	most    time.Duration // to wait for it
 	log     string
 	front   *front.Front
 	hangUp  context.CancelFunc // stops the fake API server
@@ -37,7 +41,7 @@ func startKubeProxy(ctx context.Context, command string, s Setting, node *corev1
 	if err != nil {
 		return nil, err
 	}
-	k := &kubeProxy{space: sp, variant: s.Variant, exited: make(chan struct{})}
+	k := &kubeProxy{space: sp, variant: s.Variant, most: cmp.Or(s.MaxTime, lookTimeout), exited: make(chan struct{})}
 	dir, err := os.MkdirTemp(os.Getenv("SYNCLAB_LAB_DIR"), "kube-proxy-")
 	if err != nil {
 		sp.close()
@@ -137,7 +141,7 @@ func (k *kubeProxy) await(ctx context.Context, chains map[corev1.IPFamily]string
 func (k *kubeProxy) awaitEach(ctx context.Context, has func(corev1.IPFamily) (bool, error)) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
-	timeout := time.After(lookTimeout)
+	timeout := time.After(k.most)
 	for _, family := range both {
 		for {
 			there, err := has(family)
@@ -150,9 +154,9 @@ func (k *kubeProxy) awaitEach(ctx context.Context, has func(corev1.IPFamily) (bo
 			select {
 			case <-tick.C:
 			case <-timeout:
-				return fmt.Errorf("kube-proxy has not synced %s within %s; its log ends with:\n%s", family, lookTimeout, k.tail())
+				return fmt.Errorf("kube-proxy has not synced %s within %s (--max-time)%s", family, k.most, k.reports())
 			case <-k.exited:
-				return fmt.Errorf("kube-proxy exited: %s\n%s", k.cmd.ProcessState, k.tail())
+				return fmt.Errorf("kube-proxy exited: %s%s", k.cmd.ProcessState, k.reports())
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
@@ -206,14 +210,28 @@ func savedIn(s *space, variant iptables.Variant, family corev1.IPFamily) (out []
 	return out, nil
 }
 
-// tail returns the end of kube-proxy's log.
-func (k *kubeProxy) tail() string {
-	text, err := os.ReadFile(k.log)
+// mostReports is the number of lines of kube-proxy's log that an error has.
+const mostReports = 5
+
+// reports returns the last distinct errors in kube-proxy's log, a line each.
+func (k *kubeProxy) reports() string {
+	log, err := os.Open(k.log)
 	if err != nil {
-		return err.Error()
+		return "\n" + err.Error()
 	}
-	const most = 4000
-	return string(text[max(0, len(text)-most):])
+	defer log.Close()
+	last := process.Errors{Most: mostReports}
+	if err := last.Read(log); err != nil {
+		return "\n" + err.Error()
+	}
+	text := ""
+	for _, line := range last.Lines() {
+		text += "\n  " + raw.Brief(line, raw.LineLength)
+	}
+	if text == "" {
+		return "; its log has no errors"
+	}
+	return "; it reports:" + text
 }
 
 func (k *kubeProxy) stop() {

@@ -56,17 +56,17 @@ func (r *run) followNode(ctx context.Context) ([]Difference, error) {
 
 // awaitExit returns when kube-proxy has exited with the status that it has when its node changes.
 func (k *kubeProxy) awaitExit(ctx context.Context) error {
-	timeout := time.NewTimer(lookTimeout)
+	timeout := time.NewTimer(k.most)
 	defer timeout.Stop()
 	select {
 	case <-k.exited:
 	case <-timeout.C:
-		return fmt.Errorf("kube-proxy has not exited within %s", lookTimeout)
+		return fmt.Errorf("kube-proxy has not exited within %s", k.most)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 	if status := k.cmd.ProcessState.ExitCode(); status != 1 {
-		return fmt.Errorf("kube-proxy exited: %s, want status 1\n%s", k.cmd.ProcessState, k.tail())
+		return fmt.Errorf("kube-proxy exited: %s, want status 1%s", k.cmd.ProcessState, k.reports())
 	}
 	return nil
 }

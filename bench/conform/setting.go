@@ -26,6 +26,8 @@ type Setting struct {
 	// Families of the cluster, the preferred family first. Both proxiers always write the tables of both families.
 	Families []corev1.IPFamily
 	Config   *v1alpha1.KubeProxyConfiguration
+	// MaxTime is the longest wait for kube-proxy; 0: a minute.
+	MaxTime time.Duration
 	// Unaccounted: Synclab's rules have no nfacct either, as those of an old kube-proxy.
 	Unaccounted bool
 

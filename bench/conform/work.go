@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/kube-proxy/config/v1alpha1"
@@ -28,6 +29,8 @@ type Request struct {
 	Minor         int    // of its version; 0: not known
 	First, Second Subject
 	Workers       int // batches in parallel; default 1
+	// MaxTime is the longest wait for kube-proxy; 0: a minute.
+	MaxTime time.Duration
 	// Kernel is the path of a kernel for User-mode Linux, for Execute; empty: the machine's own.
 	Kernel string
 
@@ -143,7 +146,7 @@ func (q *Request) Run(ctx context.Context, tell func(Event)) error {
 // run compares one batch. A batch that cannot be compared is a failure too, and does not stop the other batches.
 func (w *worker) run(ctx context.Context, b *Batch) {
 	failed := false
-	c := Comparison{First: w.First, Second: w.Second, KubeProxy: w.KubeProxy, Minor: w.Minor}
+	c := Comparison{First: w.First, Second: w.Second, KubeProxy: w.KubeProxy, Minor: w.Minor, MaxTime: w.MaxTime}
 	if b.Real {
 		c.First.Real, c.Second.Real = true, true
 	}

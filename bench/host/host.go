@@ -32,6 +32,7 @@ type Host struct {
 	// Reacting: the current step makes isolated changes.
 	Reacting atomic.Bool
 	syncs    syncs
+	failed   failures
 	sockets  *socketlb.Balancer // of subject Cilium
 	// leaveGroup ends the cgroup of a run with subject Cilium.
 	leaveGroup func() error

@@ -250,7 +250,7 @@ func (s *processSubject) watchProcess(ctx context.Context) {
 				continue
 			}
 			if now, err := s.process.Memory(); err == nil && now > s.MaxMemory {
-				s.Fail(&ExceededError{Value: float64(now), Unit: "B", Err: fmt.Errorf("stopped with more than %d MiB: %w", s.MaxMemory>>20, s.progress())})
+				s.Fail(&ExceededError{Value: float64(now), Unit: "B", Err: s.why(s.process, fmt.Errorf("stopped with more than %d MiB: %w", s.MaxMemory>>20, s.progress()))})
 				return
 			}
 		}
@@ -361,7 +361,7 @@ func (r *Host) TooLong(lacks error) error {
 	took := r.Clock.Since(began)
 	first, _, _ := strings.Cut(lacks.Error(), "\n")
 	return &ExceededError{Value: took.Seconds(), Unit: "s",
-		Err: fmt.Errorf("stopped after %v: %w (%s)", took.Round(time.Millisecond), r.progress(), first)}
+		Err: r.Why(fmt.Errorf("stopped after %v: %w (%s)", took.Round(time.Millisecond), r.progress(), first))}
 }
 
 // Exceeded records that a budget was exceeded, if err says so. That is a result, not a failure of the run.

@@ -336,6 +336,7 @@ func during(calls []shim.Call, last shim.Call, took time.Duration) []shim.Call {
 }
 
 func (o *processSyncs) recordFailed(base raw.Record, why string) {
+	o.failed.add(why)
 	base.Unit, base.Error = "count", why
 	o.RecordAs(base, raw.SyncFailed, 1)
 }

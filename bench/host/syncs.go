@@ -79,6 +79,7 @@ func (r *Host) recordPhases(seconds raw.Record, s proxier.Sync) {
 	if s.Err != nil {
 		failed := count
 		failed.Error = s.Err.Error()
+		r.failed.add(failed.Error)
 		r.RecordAs(failed, raw.SyncFailed, 1)
 		r.Messages.Send(pass.Message{Note: "sync failed, will be retried: " + failed.Error})
 		return

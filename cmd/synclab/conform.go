@@ -20,6 +20,7 @@ import (
 	"synclab/cmd/synclab/terminal"
 	"synclab/proxier/iptables"
 	"synclab/reports/doc"
+	"synclab/reports/sections"
 	"synclab/scenarios"
 	"synclab/sim"
 )
@@ -85,8 +86,12 @@ could not compare: that says nothing about the proxiers.`,
 	f.scenario.register(cmd)
 	f.manifests.register(cmd)
 	f.proxy.register(cmd)
-	f.subjects.registerPrograms(cmd, "kube-proxy and synclab; with --verdicts every mode that this machine has the tools for")
+	f.subjects.register(cmd, "kube-proxy and synclab; with --verdicts every mode that this machine has the tools for")
 	flags := cmd.Flags()
+	flags.Lookup("max-time").Usage = "`time` after which a subject that has not converged is stopped (default: 1m; with --verdicts 10m)"
+	if err := flags.MarkHidden("feed"); err != nil { // only for runs
+		panic(err)
+	}
 	flags.BoolVar(&f.verdicts, "verdicts", false, "compare by packets instead of rules")
 	flags.StringVar(&f.out, "out", "", "with --verdicts: `folder` of the run (default: a new one in runs/)")
 	flags.IntVar(&f.random, "random", 0, "`number` of random clusters, from --seed on")
@@ -132,9 +137,20 @@ func (f *conformFlags) byPackets(cmd *cobra.Command, args []string, s streams) e
 	if err != nil || summary == nil {
 		return ofComparison(err)
 	}
-	switch answers := summary.PacketAnswers(); {
+	return verdictOfPackets(summary.PacketAnswers())
+}
+
+// verdictOfPackets returns what decides the exit status of a comparison by packets.
+func verdictOfPackets(answers sections.PacketAnswers) error {
+	text := ""
+	if len(answers.Missing) > 0 {
+		text = "no packets of " + doc.JoinWords(answers.Missing) + " to compare: see above"
+	}
+	switch {
 	case answers.Unexplained > 0:
-		return errors.New(doc.Plural(answers.Unexplained, "unexplained difference"))
+		return errors.New(strings.TrimSuffix(doc.Plural(answers.Unexplained, "unexplained difference")+"; "+text, "; "))
+	case text != "":
+		return &notCompared{errors.New(text)}
 	case answers.Packets == 0:
 		return &notCompared{errors.New("no packets were compared")}
 	}
@@ -152,10 +168,15 @@ func ofComparison(err error) error {
 
 // request reads the flags and the files that they name.
 func (f *conformFlags) request(cmd *cobra.Command, args []string, s streams) (q conform.Request, err error) {
-	if f.out != "" {
-		return q, badUsage(cmd, "--out is for --verdicts, which is not given")
+	for _, flag := range []string{"out", "max-memory", "exec-config", "feed"} {
+		if cmd.Flags().Changed(flag) {
+			return q, badUsage(cmd, "--%s is for --verdicts, which is not given", flag)
+		}
 	}
-	q = conform.Request{Workers: f.workers, Clusters: f.random, Seed: f.scenario.seed}
+	if cmd.Flags().Changed("max-time") && f.subjects.maxTime <= 0 {
+		return q, badUsage(cmd, "--max-time %v: want more than 0", f.subjects.maxTime)
+	}
+	q = conform.Request{Workers: f.workers, MaxTime: f.subjects.maxTime, Clusters: f.random, Seed: f.scenario.seed}
 	if !cmd.Flags().Changed("seed") {
 		q.Seed = 1
 	}

@@ -14,6 +14,7 @@ import (
 	"synclab/bench/conform"
 	"synclab/bench/netns"
 	"synclab/proxier/iptables"
+	"synclab/reports/sections"
 	"synclab/scenarios"
 )
 
@@ -28,6 +29,8 @@ func TestConformUsage(t *testing.T) {
 		{[]string{"--verdicts", "--subjects", "synclab/iptables-nft"}, "two --subjects or more"},
 		{[]string{"--subjects", ""}, `--subjects "": want at least one`},
 		{[]string{"--random", "-1"}, "--random -1"},
+		{[]string{"--max-time", "0s"}, "--max-time 0s: want more than 0"},
+		{[]string{"--max-memory", "1Gi"}, "--max-memory is for --verdicts"},
 		{[]string{"--workers", "0"}, "--workers 0"},
 		{[]string{"--variant", "ipvs"}, `--variant "ipvs": want legacy or nft`},
 		{[]string{"--family", "ipx"}, `--family "ipx": want IPv4 or IPv6`},
@@ -141,6 +144,10 @@ func TestConformStatus(t *testing.T) {
 		err    error
 		status int
 	}{
+		{verdictOfPackets(sections.PacketAnswers{Packets: 9}), exitDone},
+		{verdictOfPackets(sections.PacketAnswers{Packets: 9, Unexplained: 1, Missing: []string{"x/y"}}), exitFailed},
+		{verdictOfPackets(sections.PacketAnswers{Packets: 9, Missing: []string{"x/y"}}), exitNotCompared},
+		{verdictOfPackets(sections.PacketAnswers{}), exitNotCompared},
 		{ofComparison(errors.New("no namespace")), exitNotCompared},
 		{ofComparison(&netns.WorkerError{Status: 1}), exitNotCompared},
 		{ofComparison(&netns.WorkerError{Status: exitInterrupted}), exitInterrupted},

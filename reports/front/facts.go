@@ -43,7 +43,8 @@ func facts(s *sections.Summary) verdict.Facts {
 		}
 	}
 	f.Faults, f.Flows, f.Moves = faults(s), flows(s), moves(s)
-	f.Answers = verdict.Answers(s.PacketAnswers())
+	answers := s.PacketAnswers()
+	f.Answers = verdict.Answers{Packets: answers.Packets, Unexplained: answers.Unexplained, Reference: answers.Reference}
 	if len(f.Moves) > 0 { // a run for moves is no comparison: each subject runs for a part of it
 		f.SLOs, f.Loads = nil, nil
 	} else if c := s.LargestComparison(); c != nil {

@@ -136,10 +136,13 @@ func verdictsOf(c *records.Samples) (ends map[verdictKey]string, wrong int) {
 	return ends, wrong
 }
 
-// PacketAnswers counts the packets that a subject and the reference both sent, and those whose end nothing explains. The first subject is the reference.
+// PacketAnswers counts the packets that a subject and the reference both sent, and those whose end nothing explains. The
+// first subject with packets is the reference.
 type PacketAnswers struct {
 	Packets, Unexplained int
 	Reference            string
+	// Missing are the subjects without packets, such as those that were stopped.
+	Missing []string
 }
 
 // PacketAnswers compares how packets ended.
@@ -172,12 +175,15 @@ func (s *Summary) answersTable() (t *doc.Table, all PacketAnswers) {
 	for _, cell := range s.Collected.Cells {
 		var first map[verdictKey]string
 		for _, one := range s.Collected.Series {
-			samples := one.Cells[cell.ID()]
-			if samples == nil {
-				continue
+			var ends map[verdictKey]string
+			wrong := 0
+			if samples := one.Cells[cell.ID()]; samples != nil {
+				ends, wrong = verdictsOf(samples)
 			}
-			ends, wrong := verdictsOf(samples)
 			if len(ends) == 0 {
+				if !slices.Contains(all.Missing, one.Name) {
+					all.Missing = append(all.Missing, one.Name)
+				}
 				continue
 			}
 			if wrong > 0 {
