@@ -125,7 +125,7 @@ func TestCheckFindsAFlush(t *testing.T) {
 			continue
 		}
 		violated[r.Invariant]++
-		if r.Value != 1 || !strings.Contains(r.Error, "; seed 7; reproduce with: synclab ") {
+		if r.Value < 1 || !strings.Contains(r.Error, "; seed 7; reproduce with: synclab ") {
 			t.Errorf("%+v", r)
 		}
 	}

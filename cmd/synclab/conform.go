@@ -157,15 +157,6 @@ func verdictOfPackets(answers sections.PacketAnswers) error {
 	return nil
 }
 
-// ofComparison marks the error of a comparison, unless it is one of the input.
-func ofComparison(err error) error {
-	var usage *usageError
-	if err == nil || errors.As(err, &usage) {
-		return err
-	}
-	return &notCompared{fmt.Errorf("could not compare: %w", err)}
-}
-
 // request reads the flags and the files that they name.
 func (f *conformFlags) request(cmd *cobra.Command, args []string, s streams) (q conform.Request, err error) {
 	for _, flag := range []string{"out", "max-memory", "exec-config", "feed"} {

@@ -112,6 +112,15 @@ type notCompared struct{ error }
 
 func (e *notCompared) Unwrap() error { return e.error }
 
+// ofComparison marks the error of a comparison, unless it is one of the input.
+func ofComparison(err error) error {
+	var usage *usageError
+	if err == nil || errors.As(err, &usage) {
+		return err
+	}
+	return &notCompared{fmt.Errorf("could not compare: %w", err)}
+}
+
 // exitStatus prints err, unless it was printed already, and returns the exit status.
 func exitStatus(ctx context.Context, stderr io.Writer, err error) int {
 	var usage *usageError
