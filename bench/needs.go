@@ -31,7 +31,8 @@ type fitter struct {
 	shape    scenarios.Shape // of the objects
 	families []corev1.IPFamily
 	left     []remark
-	flows    bool // traffic was left out
+	flows    bool        // traffic was left out
+	wanted   map[int]int // what steps that were made smaller asked for
 }
 
 // remark is on a step that was left out or made smaller.
@@ -138,17 +139,42 @@ func (f *fitter) replanned() bool {
 			f.leaveOut(i, strings.TrimPrefix(err.Error(), step.Kind()+": "))
 			return true
 		}
-		f.left = append(f.left, remark{i, fmt.Sprintf("step %d, %s: %d %s instead of %d: there are no more", i+1, step.Kind(), few.Have, few.What, few.Wanted)})
-		if step.Rollout != nil {
-			smaller := *step.Rollout
-			smaller.Services = few.Have
-			step.Rollout = &smaller
-		} else {
-			step.NodeLoss = &scenarios.NodeLoss{Nodes: few.Have}
-		}
+		f.shrink(i, few)
 		return true
 	}
 	return false
+}
+
+// shrink makes a step smaller, and remarks on it. A smaller step draws other random numbers, so it may shrink again.
+func (f *fitter) shrink(i int, few *world.TooFewError) {
+	if f.wanted == nil {
+		f.wanted = map[int]int{}
+	}
+	if f.wanted[i] == 0 {
+		f.wanted[i] = few.Wanted
+	}
+	f.left = slices.DeleteFunc(f.left, func(r remark) bool { return r.step == i })
+	step := &f.scenario.Steps[i]
+	f.left = append(f.left, remark{i, fmt.Sprintf("step %d, %s: %d %s instead of %d: there are no more", i+1, step.Kind(), few.Have, few.What, f.wanted[i])})
+	*step = smaller(*step, few.Have)
+}
+
+// smaller returns a step of so many changes or objects.
+func smaller(step scenarios.Step, n int) scenarios.Step {
+	switch {
+	case step.React != nil:
+		less := *step.React
+		less.Count, step.React = n, &less
+	case step.Churn != nil:
+		less := *step.Churn
+		less.Events, step.Churn = n, &less
+	case step.Rollout != nil:
+		less := *step.Rollout
+		less.Services, step.Rollout = n, &less
+	case step.NodeLoss != nil:
+		step.NodeLoss = &scenarios.NodeLoss{Nodes: n}
+	}
+	return step
 }
 
 // answers returns an error if nothing is left to measure, or if flows were left out of a scenario that is about flows.

@@ -54,6 +54,7 @@ func TestFitSteps(t *testing.T) {
 		{"all fit", "steady-churn", "tcp/3 udp/3", 1, nil, ""},
 		{"TCP is enough", "steady-churn", "tcp/3", 1, nil, ""},
 		{"no probe of SCTP", "steady-churn", "sctp/3", 1, []string{"left out: step 6, probe: no TCP or UDP Service"}, ""},
+		{"few changes", "mixed-types", "tcp/1", 1, []string{"step 3, churn: 2 changes instead of 30"}, ""},
 		{"no endpoints", "steady-churn", "tcp/0", 1, nil, "has no TCP or UDP Service with a cluster IP and ready endpoints"},
 		{"one Node cannot be lost, and few Services roll out", "disruption", "tcp/3 udp/3", 1,
 			[]string{"step 5, rollout: 2 Services with endpoints instead of 5", "left out: step 16, nodeLoss: there are 0 Nodes"}, ""},

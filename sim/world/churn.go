@@ -47,7 +47,7 @@ func (w *World) Churn(step scenarios.Churn) (sim.Trace, error) {
 			err = fmt.Errorf("unknown kind %q: want endpoints, readiness, services or mixed", step.Kind)
 		}
 		if err != nil {
-			return w.finish(t), fmt.Errorf("churn: event %d of %d: %w", i+1, step.Events, err)
+			return w.finish(t), fmt.Errorf("churn: %w", &TooFewError{"changes", step.Events, i, err})
 		}
 		w.releaseLeaving()
 	}
@@ -69,7 +69,7 @@ func (w *World) React(step scenarios.React) ([]sim.Trace, error) {
 			short = nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("react: change %d of %d: %w", i+1, step.Count, err)
+			return nil, fmt.Errorf("react: %w", &TooFewError{"changes", step.Count, i, err})
 		}
 		traces = append(traces, w.finish(t))
 	}

@@ -32,7 +32,7 @@ func (w *World) Rollout(step scenarios.Rollout) (sim.Trace, error) {
 		}
 	}
 	if len(fit) < n {
-		return nil, fmt.Errorf("rollout: %w", &TooFewError{"Services with endpoints", n, len(fit)})
+		return nil, fmt.Errorf("rollout: %w", &TooFewError{"Services with endpoints", n, len(fit), nil})
 	}
 	var t sim.Trace
 	for _, i := range w.random.Perm(len(fit))[:n] {
@@ -134,7 +134,7 @@ func (w *World) NodeLoss(step scenarios.NodeLoss) (sim.Trace, error) {
 		return nil, fmt.Errorf("nodeLoss: %d nodes: want no negative value", n)
 	}
 	if n > len(able) {
-		return nil, fmt.Errorf("nodeLoss: %w", &TooFewError{"Nodes besides the proxier's own", n, len(able)})
+		return nil, fmt.Errorf("nodeLoss: %w", &TooFewError{"Nodes besides the proxier's own", n, len(able), nil})
 	}
 	lost := map[string]bool{}
 	var t sim.Trace

@@ -271,11 +271,17 @@ var ErrNothingToChange = errors.New("no Service that proxies serve has an endpoi
 type TooFewError struct {
 	What         string
 	Wanted, Have int
+	Cause        error // of a change that found nothing to change; nil: the objects are too few from the start
 }
 
 func (e *TooFewError) Error() string {
+	if e.Cause != nil {
+		return fmt.Sprintf("after %d of %d %s: %v", e.Have, e.Wanted, e.What, e.Cause)
+	}
 	return fmt.Sprintf("there are %d %s, not %d", e.Have, e.What, e.Wanted)
 }
+
+func (e *TooFewError) Unwrap() error { return e.Cause }
 
 // anyWorkload returns a random Service that fits; nil when none does.
 func (w *World) anyWorkload(fits func(*workload) bool) *workload {

@@ -266,10 +266,10 @@ func TestStepsRefuse(t *testing.T) {
 		"no Service":          func() (sim.Trace, error) { return w.Churn(scenarios.Churn{Events: 1, Rate: 1}) },
 		"unknown kind":        func() (sim.Trace, error) { return w.Churn(scenarios.Churn{Events: 1, Rate: 1, Kind: "chaos"}) },
 		"unknown arrivals":    func() (sim.Trace, error) { return w.Churn(scenarios.Churn{Events: 1, Rate: 1, Arrivals: "late"}) },
-		"services requested":  func() (sim.Trace, error) { return w.Rollout(scenarios.Rollout{}) },
+		"with endpoints, not": func() (sim.Trace, error) { return w.Rollout(scenarios.Rollout{}) },
 		"scale: no Service":   func() (sim.Trace, error) { return w.Scale(scenarios.Scale{To: 1}) },
 		"to -1":               func() (sim.Trace, error) { return w.Scale(scenarios.Scale{To: -1}) },
-		"500 nodes requested": func() (sim.Trace, error) { return w.NodeLoss(scenarios.NodeLoss{Nodes: 500}) },
+		"own, not 500":        func() (sim.Trace, error) { return w.NodeLoss(scenarios.NodeLoss{Nodes: 500}) },
 		"create: -1 services": func() (sim.Trace, error) { return w.Create(scenarios.Create{Services: -1}) },
 	} {
 		if _, err := step(); err == nil || !strings.Contains(err.Error(), want) {
