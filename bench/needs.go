@@ -62,11 +62,12 @@ func fitSteps(s *scenarios.Scenario, o *sim.Objects) ([]string, error) {
 	return left, f.answers(left)
 }
 
-// withoutSizes returns a scenario without sweeps and targets of the cluster's shape: given objects have one.
+// withoutSizes returns a scenario without sweeps and targets of the cluster's shape: given objects have one. The pod network
+// is the lab's.
 func withoutSizes(s scenarios.Scenario) (scenarios.Scenario, []string) {
 	var left []string
 	s.Sweep = slices.DeleteFunc(slices.Clone(s.Sweep), func(axis scenarios.Axis) bool {
-		ofShape := strings.HasPrefix(axis.Field, "shape.")
+		ofShape := strings.HasPrefix(axis.Field, "shape.") && axis.Field != "shape.podNetwork"
 		if ofShape {
 			left = append(left, fmt.Sprintf("left out: sweep of %s: the input has one shape", axis.Field))
 		}

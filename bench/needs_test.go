@@ -104,7 +104,7 @@ func TestFitStepsWithoutSlices(t *testing.T) {
 
 // Given objects have one shape: sweeps and targets of shapes make no cells of their own.
 func TestWithoutSizes(t *testing.T) {
-	for name, want := range map[string]int{"size-sweep": 1, "engine": 1, "sync-period": 10} {
+	for name, want := range map[string]int{"size-sweep": 1, "engine": 1, "sync-period": 10, "pod-networks": 3} {
 		s, err := scenarios.Load(name, nil, scenarios.Sizes{})
 		if err != nil {
 			t.Fatal(err)
