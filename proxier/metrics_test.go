@@ -198,25 +198,3 @@ func TestMetricsOfRefusedRestores(t *testing.T) {
 		}
 	}
 }
-
-// The feature gate AllowServiceExternalIPs switches external IPs off.
-func TestExternalIPsGate(t *testing.T) {
-	for gate, want := range map[string]bool{"": true, "true": true, "false": false} {
-		model := iptables.NewModel(corev1.IPv4Protocol)
-		e := testEngine(t, corev1.IPv4Protocol, model, func(o *Options) {
-			if gate != "" {
-				o.Config.FeatureGates = map[string]bool{"AllowServiceExternalIPs": gate == "true"}
-			}
-		})
-		svc := plainService("svc", "10.96.0.1", 0)
-		svc.Spec.ExternalIPs = []string{"192.0.2.1"}
-		e.tracker.SetService(svc, time.Time{})
-		e.tracker.SetSlice(plainSlice("svc", "10.128.0.1"), time.Time{})
-		if err := e.sync(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if got := strings.Contains(saved(t, model), "192.0.2.1/32"); got != want {
-			t.Errorf("gate %q: rules for the external IP %v, want %v", gate, got, want)
-		}
-	}
-}

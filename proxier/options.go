@@ -18,6 +18,7 @@ import (
 	"synclab/proxier/iptables"
 	"synclab/proxier/nftables"
 	"synclab/proxier/runner"
+	"synclab/proxier/tracker"
 )
 
 // Options configures a Proxier. Each field describes its zero value.
@@ -119,6 +120,12 @@ func (o *Options) setDefaults() {
 		o.Registry = prometheus.NewRegistry()
 	}
 	o.Machine.Liberal = o.Machine.Liberal || o.Config.Conntrack.TCPBeLiberal
+}
+
+// Digester returns what makes the digests of Services and EndpointSlices for this proxier. All feeds use it: it is the
+// only place that applies feature gates to objects.
+func (o *Options) Digester() tracker.Digester {
+	return tracker.Digester{NodeName: o.NodeName, Families: o.Families, NoExternalIPs: !config.ExternalIPs(o.Config)}
 }
 
 // bindAddress makes the configuration's bindAddress the node's main address of its family, as kube-proxy does.

@@ -52,9 +52,7 @@ func (p *Proxier) newEngine(family corev1.IPFamily) (*engine, error) {
 	node := plan.Node{Name: p.opts.NodeName}
 	e := &engine{
 		family: family, opts: &p.opts, clock: p.opts.Clock, after: p.after, node: node,
-		tracker: tracker.New(tracker.Options{
-			Family: family, NodeName: p.opts.NodeName, Since: p.opts.Clock.Now(), NoExternalIPs: !config.ExternalIPs(p.opts.Config),
-		}),
+		tracker: tracker.New(tracker.Options{Family: family, NodeName: p.opts.NodeName, Since: p.opts.Clock.Now()}),
 		plan:    plan.New(node),
 		full:    "start",
 		syncing: newLock(),

@@ -21,16 +21,16 @@ func Render(ctx context.Context, opts Options, services []*corev1.Service, slice
 	if err != nil {
 		return nil, err
 	}
-	now := p.opts.Clock.Now()
+	now, digester := p.opts.Clock.Now(), p.opts.Digester()
 	for _, e := range p.engines {
 		if node != nil {
 			e.setNode(plan.Node{Name: p.opts.NodeName, Zone: node.Labels[corev1.LabelTopologyZone]})
 		}
 		for _, svc := range services {
-			e.tracker.SetService(svc, now)
+			e.tracker.PutService(digester.Service(svc), now)
 		}
 		for _, slice := range slices {
-			e.tracker.SetSlice(slice, now)
+			e.tracker.PutSlice(digester.Slice(slice), now)
 		}
 	}
 	return models, p.SyncNow(ctx)

@@ -76,7 +76,7 @@ func (p *Proxier) sliceHandler() cache.ResourceEventHandler {
 // digest converts an object into its digest for the trackers. Informers may store digests (tracker.Digester) or
 // objects.
 func (p *Proxier) digest(obj any) any {
-	digest, _ := tracker.Digester{NodeName: p.opts.NodeName, Families: p.opts.Families}.Transform(obj) // never fails
+	digest, _ := p.opts.Digester().Transform(obj) // never fails
 	return digest
 }
 

@@ -9,9 +9,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
+	"synclab/proxier/config"
 	"synclab/proxier/iptables"
 	"synclab/proxier/tracker"
 )
@@ -114,6 +117,36 @@ func watching(t *testing.T) (*Proxier, func() string) {
 			t.Fatal(err)
 		}
 		return saved(t, model)
+	}
+}
+
+// The gate AllowServiceExternalIPs works with every feed: an informer of whole objects, and Render.
+func TestExternalIPsGate(t *testing.T) {
+	svc, slice := plainService("svc", "10.96.0.1", 0), plainSlice("svc", "10.128.0.1")
+	svc.Spec.ExternalIPs = []string{"198.51.100.7"}
+	for _, allowed := range []bool{true, false} {
+		model := iptables.NewModel(corev1.IPv4Protocol)
+		opts := Options{Config: config.New(), Tables: func(corev1.IPFamily) (iptables.Tables, error) { return model, nil }}
+		opts.Config.FeatureGates["AllowServiceExternalIPs"] = allowed
+		p, err := New(opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Watch(t.Context(), informers.NewSharedInformerFactory(fake.NewClientset(svc, slice), 0)); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.SyncNow(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		rendered, err := Render(t.Context(), Options{Config: opts.Config}, []*corev1.Service{svc}, []*discoveryv1.EndpointSlice{slice}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for feed, rules := range map[string]string{"informers": saved(t, model), "render": saved(t, rendered[0])} {
+			if there := strings.Contains(rules, "198.51.100.7"); there != allowed || !strings.Contains(rules, "10.96.0.1/32") {
+				t.Errorf("%s, external IPs allowed %v: rules\n%s", feed, allowed, rules)
+			}
+		}
 	}
 }
 

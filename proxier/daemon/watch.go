@@ -13,7 +13,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
-	"synclab/proxier/config"
 	"synclab/proxier/tracker"
 )
 
@@ -31,11 +30,8 @@ const (
 // store digests of Services and EndpointSlices, a small part of the objects. All objects are never in memory together:
 // client-go streams the first list (WatchList) and digests each object on arrival.
 func (o *Options) informers() informers.SharedInformerFactory {
-	digester := tracker.Digester{
-		NodeName: o.Proxier.NodeName, Families: o.Proxier.Families, NoExternalIPs: !config.ExternalIPs(o.Proxier.Config),
-	}
 	factory := informers.NewSharedInformerFactoryWithOptions(o.Client, o.Proxier.Config.ConfigSyncPeriod.Duration,
-		informers.WithTransform(digester.Transform))
+		informers.WithTransform(o.Proxier.Digester().Transform))
 	node := fields.OneTermEqualSelector(metav1.ObjectNameField, o.Proxier.NodeName).String()
 	factory.InformerFor(&corev1.Node{}, func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
 		return coreinformers.NewFilteredNodeInformer(client, resync, cache.Indexers{}, func(list *metav1.ListOptions) {

@@ -64,8 +64,6 @@ type Options struct {
 	NodeName string // endpoints of this node are local
 	// Since excludes earlier trigger times: changes older than the proxier do not show its latency.
 	Since time.Time
-	// NoExternalIPs omits the external IPs of Services.
-	NoExternalIPs bool
 }
 
 // Tracker holds the desired state from the informers and the installed state. See the package comment.
@@ -89,7 +87,7 @@ type state struct {
 func New(opts Options) *Tracker {
 	return &Tracker{
 		opts:     opts,
-		digest:   Digester{NodeName: opts.NodeName, Families: []corev1.IPFamily{opts.Family}, NoExternalIPs: opts.NoExternalIPs},
+		digest:   Digester{NodeName: opts.NodeName, Families: []corev1.IPFamily{opts.Family}},
 		services: map[types.NamespacedName]*state{},
 	}
 }

@@ -374,19 +374,15 @@ func TestTriggersOfDeletedSlices(t *testing.T) {
 	}
 }
 
-// If external IPs are disabled, as by kube-proxy's feature gate, Services have none, with objects and with digests.
+// If external IPs are disabled, as by kube-proxy's feature gate, digests of Services have none.
 func TestNoExternalIPs(t *testing.T) {
 	svc := testService(func(svc *corev1.Service) { svc.Spec.ExternalIPs = []string{"192.0.2.1"} })
 	for _, off := range []bool{false, true} {
-		tr := New(Options{Family: corev1.IPv4Protocol, NoExternalIPs: off})
-		tr.SetService(svc, at(1))
-		digested := New(Options{Family: corev1.IPv4Protocol})
-		digested.PutService(Digester{NoExternalIPs: off}.Service(svc), at(1))
-		for _, tracker := range []*Tracker{tr, digested} {
-			port := tracker.Take().Services[0].New.Ports[0]
-			if got := len(port.ExternalIPs) == 0; got != off {
-				t.Errorf("off %v: external IPs %v", off, port.ExternalIPs)
-			}
+		tr := New(Options{Family: corev1.IPv4Protocol})
+		tr.PutService(Digester{NoExternalIPs: off}.Service(svc), at(1))
+		port := tr.Take().Services[0].New.Ports[0]
+		if got := len(port.ExternalIPs) == 0; got != off {
+			t.Errorf("off %v: external IPs %v", off, port.ExternalIPs)
 		}
 	}
 }
