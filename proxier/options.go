@@ -41,7 +41,7 @@ type Options struct {
 	Families []corev1.IPFamily
 	// NodeName is the node's name; endpoints on this node are local. Default "node-0".
 	NodeName string
-	// NodeIPs are the node's main addresses, at most one per family. A bindAddress that is one address precedes them.
+	// NodeIPs are the node's main addresses, at most one per family: those of config.NodeIPs.
 	NodeIPs []netip.Addr
 	// Addresses returns all addresses of the node, for NodePorts. It is called at every full sync and once per sync
 	// period. nil: NodeIPs.
@@ -103,7 +103,6 @@ func (o *Options) setDefaults() {
 		o.NodeName = "node-0"
 	}
 	o.ownSection()
-	o.bindAddress()
 	if o.Addresses == nil {
 		o.Addresses = func() ([]netip.Addr, error) { return o.NodeIPs, nil }
 	}
@@ -126,16 +125,6 @@ func (o *Options) setDefaults() {
 // only place that applies feature gates to objects.
 func (o *Options) Digester() tracker.Digester {
 	return tracker.Digester{NodeName: o.NodeName, Families: o.Families, NoExternalIPs: !config.ExternalIPs(o.Config)}
-}
-
-// bindAddress makes the configuration's bindAddress the node's main address of its family, as kube-proxy does.
-func (o *Options) bindAddress() {
-	bind, err := netip.ParseAddr(o.Config.BindAddress)
-	if err != nil || bind.IsUnspecified() {
-		return
-	}
-	others := slices.DeleteFunc(slices.Clone(o.NodeIPs), func(a netip.Addr) bool { return a.Is4() == bind.Is4() })
-	o.NodeIPs = append([]netip.Addr{bind}, others...)
 }
 
 func (o *Options) validate() error {

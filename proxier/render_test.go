@@ -54,8 +54,10 @@ func TestBindAddressIsTheNodes(t *testing.T) {
 	svc.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "198.18.0.1"}}
 	svc.Spec.LoadBalancerSourceRanges = []string{"192.0.2.99/32"}
 	for bind, itself := range map[string]bool{"0.0.0.0": false, "192.0.2.99": true, "fd00::99": false} {
-		o := Options{Config: config.New(), NodeIPs: []netip.Addr{netip.MustParseAddr("192.0.2.10")}}
+		o := Options{Config: config.New()}
 		o.Config.BindAddress = bind
+		node := &corev1.Node{Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.10"}}}}
+		o.NodeIPs = config.NodeIPs(o.Config, node)
 		models, err := Render(t.Context(), o, []*corev1.Service{svc}, []*discoveryv1.EndpointSlice{plainSlice("svc", "10.128.0.1")}, nil)
 		if err != nil {
 			t.Fatal(err)

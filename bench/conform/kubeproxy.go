@@ -17,6 +17,7 @@ import (
 
 	"synclab/bench/process"
 	"synclab/bench/raw"
+	"synclab/bench/subject"
 	"synclab/proxier/iptables"
 	"synclab/proxier/iptables/rule"
 	"synclab/proxier/kernel"
@@ -37,7 +38,7 @@ type kubeProxy struct {
 
 // startKubeProxy runs the command in a namespace with the node's addresses, on the feed's cluster.
 func startKubeProxy(ctx context.Context, command string, s Setting, node *corev1.Node, f *feed) (*kubeProxy, error) {
-	sp, err := newSpace(nodeIPs(node))
+	sp, err := newSpace(subject.DeviceAddresses(s.Config, node))
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/kube-proxy/config/v1alpha1"
 
 	"synclab/proxier/config"
 )
@@ -20,7 +21,8 @@ func (s Setting) endsWith(before, now *corev1.Node, minor int) string {
 	if s.Config.DetectLocalMode == config.LocalModeNodeCIDR && !slices.Equal(before.Spec.PodCIDRs, now.Spec.PodCIDRs) {
 		return fmt.Sprintf("podCIDRs of node %s changed from %v to %v", now.Name, before.Spec.PodCIDRs, now.Spec.PodCIDRs)
 	}
-	if was, is := nodeIPs(before), nodeIPs(now); (minor == 0 || minor >= exitsAtAddresses) && !slices.Equal(was, is) {
+	asWritten := &v1alpha1.KubeProxyConfiguration{} // a bind address does not replace what the Node has
+	if was, is := config.NodeIPs(asWritten, before), config.NodeIPs(asWritten, now); (minor == 0 || minor >= exitsAtAddresses) && !slices.Equal(was, is) {
 		return fmt.Sprintf("addresses of node %s changed from %v to %v", now.Name, was, is)
 	}
 	return ""

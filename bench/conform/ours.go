@@ -10,7 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"synclab/bench/subject"
 	"synclab/proxier"
+	"synclab/proxier/config"
 	"synclab/proxier/conntrack"
 	"synclab/proxier/iptables"
 )
@@ -18,13 +20,14 @@ import (
 // Options returns the options of Synclab's proxier for a setting and a node: the families, addresses and configuration
 // that kube-proxy gets too.
 func (s Setting) Options(node *corev1.Node, machine proxier.Machine) proxier.Options {
-	ips := nodeIPs(node)
 	machine.Accounting = machine.Accounting && !s.Unaccounted
 	loopback := []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
 	return proxier.Options{
-		Config: s.Config, Variant: s.Variant, Families: both, NodeName: node.Name, NodeIPs: ips, PodCIDRs: node.Spec.PodCIDRs,
-		Addresses: func() ([]netip.Addr, error) { return slices.Concat(loopback, ips), nil },
-		Machine:   machine,
+		Config: s.Config, Variant: s.Variant, Families: both, NodeName: node.Name, NodeIPs: config.NodeIPs(s.Config, node), PodCIDRs: node.Spec.PodCIDRs,
+		Addresses: func() ([]netip.Addr, error) {
+			return slices.Concat(loopback, subject.DeviceAddresses(s.Config, node)), nil
+		},
+		Machine: machine,
 	}
 }
 
@@ -68,7 +71,7 @@ type installed struct {
 }
 
 func startInstalled(ctx context.Context, s Setting, node *corev1.Node, f *feed) (*installed, error) {
-	sp, err := newSpace(nodeIPs(node))
+	sp, err := newSpace(subject.DeviceAddresses(s.Config, node))
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,6 @@ import (
 
 	"synclab/proxier/config"
 	"synclab/proxier/iptables"
-	"synclab/sim"
 	"synclab/sim/random"
 )
 
@@ -184,19 +183,4 @@ func (s Setting) kubeProxyConfig(node, kubeconfig string) ([]byte, error) {
 		MinSyncPeriod: c.IPTables.MinSyncPeriod, SyncPeriod: c.IPTables.SyncPeriod,
 	}
 	return yaml.Marshal(c)
-}
-
-// nodeIPs returns the addresses of a node object, at most one a family.
-func nodeIPs(node *corev1.Node) []netip.Addr {
-	var addrs []netip.Addr
-	for _, a := range node.Status.Addresses {
-		if a.Type != corev1.NodeInternalIP && a.Type != corev1.NodeExternalIP {
-			continue
-		}
-		addr, ok := sim.ParseAddr(a.Address)
-		if ok && !slices.ContainsFunc(addrs, func(b netip.Addr) bool { return b.Is4() == addr.Is4() }) {
-			addrs = append(addrs, addr)
-		}
-	}
-	return addrs
 }

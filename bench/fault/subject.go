@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -108,8 +109,8 @@ func (r *Faults) moreAddresses(ctx context.Context, f *scenarios.Fault, name str
 		return errors.Join(errs...)
 	}
 	var added []string
-	for _, addr := range r.Node {
-		more := besides(addr)
+	for _, addr := range r.NodeIPs {
+		more := besides(addr, r.Node)
 		address := &netlink.Addr{IPNet: &net.IPNet{IP: more.AsSlice(), Mask: net.CIDRMask(more.BitLen(), more.BitLen())}}
 		if more.Is6() {
 			address.Flags = unix.IFA_F_NODAD
@@ -138,7 +139,7 @@ func (r *Faults) moreAddresses(ctx context.Context, f *scenarios.Fault, name str
 	return nil
 }
 
-func besides(addr netip.Addr) netip.Addr {
+func besides(addr netip.Addr, taken []netip.Addr) netip.Addr {
 	bytes := addr.AsSlice()
 	last := &bytes[len(bytes)-1]
 	if *last == 254 {
@@ -147,5 +148,8 @@ func besides(addr netip.Addr) netip.Addr {
 		*last = 254
 	}
 	more, _ := netip.AddrFromSlice(bytes)
+	for slices.Contains(taken, more) {
+		more = more.Prev()
+	}
 	return more
 }

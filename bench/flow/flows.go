@@ -376,7 +376,7 @@ func (r *Flows) externalTargets(services []*corev1.Service, family corev1.IPFami
 	for i := range able {
 		served[able[i].Service] = true
 	}
-	i := slices.IndexFunc(r.Node, func(addr netip.Addr) bool { return pass.FamilyOf(addr) == family })
+	node := r.NodeAddress(family)
 	var nodePorts, external []traffic.Target
 	for _, svc := range services {
 		if svc.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal {
@@ -388,8 +388,8 @@ func (r *Flows) externalTargets(services []*corev1.Service, family corev1.IPFami
 			if !served[target.Service] {
 				continue
 			}
-			if port.NodePort > 0 && i >= 0 && len(r.Config.NodePortAddresses) == 0 && len(nodePorts) < n {
-				target.Kind, target.Addr = "node-port", netip.AddrPortFrom(r.Node[i], uint16(port.NodePort))
+			if port.NodePort > 0 && node.IsValid() && len(r.Config.NodePortAddresses) == 0 && len(nodePorts) < n {
+				target.Kind, target.Addr = "node-port", netip.AddrPortFrom(node, uint16(port.NodePort))
 				nodePorts = append(nodePorts, target)
 			}
 			for _, text := range svc.Spec.ExternalIPs {

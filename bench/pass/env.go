@@ -20,6 +20,7 @@ import (
 	"synclab/bench/raw"
 	"synclab/bench/shim"
 	"synclab/bench/subject"
+	"synclab/proxier/config"
 	"synclab/proxier/conntrack"
 	"synclab/proxier/iptables"
 	"synclab/proxier/plan"
@@ -44,7 +45,8 @@ type Env struct {
 	World    *world.World
 	Cluster  *api.Cluster
 	Loaded   *sim.Objects // the objects when the subject started first
-	Node     []netip.Addr
+	Node     []netip.Addr // all addresses on the node's device, the main one of each family first
+	NodeIPs  []netip.Addr // its main addresses, at most one per family
 	About    subject.Spec
 	Variant  iptables.Variant
 	Layout   iptables.Layout // of the current or next subject; only steps read it
@@ -100,16 +102,14 @@ func (e *Env) FindNode() {
 	if len(objects.Nodes) == 0 {
 		return
 	}
-	for _, a := range objects.Nodes[0].Status.Addresses {
-		if addr, ok := sim.ParseAddr(a.Address); ok && slices.Contains(e.Families, FamilyOf(addr)) {
-			e.Node = append(e.Node, addr)
-		}
-	}
+	other := func(addr netip.Addr) bool { return !slices.Contains(e.Families, FamilyOf(addr)) }
+	e.Node = slices.DeleteFunc(subject.DeviceAddresses(e.Config, objects.Nodes[0]), other)
+	e.NodeIPs = slices.DeleteFunc(config.NodeIPs(e.Config, objects.Nodes[0]), other)
 }
 
-// NodeAddress returns the node's own address of a family.
+// NodeAddress returns the node's main address of a family.
 func (e *Env) NodeAddress(family corev1.IPFamily) netip.Addr {
-	for _, addr := range e.Node {
+	for _, addr := range e.NodeIPs {
 		if FamilyOf(addr) == family {
 			return addr
 		}

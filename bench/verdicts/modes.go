@@ -156,10 +156,6 @@ func (k *theirs) takesNodePorts(addr netip.Addr) bool {
 		family = corev1.IPv4Protocol
 	}
 	o := k.state.Setting.Options(node, k.state.Machine)
-	if bind, err := netip.ParseAddr(o.Config.BindAddress); err == nil && !bind.IsUnspecified() {
-		others := slices.DeleteFunc(slices.Clone(o.NodeIPs), func(a netip.Addr) bool { return a.Is4() == bind.Is4() })
-		o.NodeIPs = append(others, bind) // it replaces the node's address as the primary address of its family
-	}
 	ports, err := config.NodePortAddresses(o.Config, family, o.NodeIPs)
 	return err == nil && (ports.MatchAll || slices.ContainsFunc(ports.Prefixes, func(p netip.Prefix) bool { return p.Contains(addr) }))
 }

@@ -10,6 +10,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"synclab/bench/conform"
+	"synclab/bench/subject"
 	"synclab/proxier"
 	"synclab/proxier/iptables"
 	"synclab/proxier/nftables"
@@ -108,7 +109,7 @@ func (s *State) World() (walk.NodeAddresses, error) {
 	if err != nil {
 		return walk.NodeAddresses{}, err
 	}
-	return walk.NodeAddresses{Local: slices.Concat(s.Setting.Options(node, s.Machine).NodeIPs, s.Held)}, nil
+	return walk.NodeAddresses{Local: slices.Concat(subject.DeviceAddresses(s.Setting.Config, node), s.Held)}, nil
 }
 
 // Packets returns the state's packet set.

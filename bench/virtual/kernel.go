@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"synclab/proxier/iptables"
 	"synclab/proxier/iptables/rule"
 	"synclab/proxier/nftables"
@@ -242,14 +240,4 @@ func (t *tables) walker(w walk.NodeAddresses) (*walk.Walker, error) {
 		return nil, err
 	}
 	return walk.New(rules, w), nil
-}
-
-func addressesOf(node *corev1.Node) []string {
-	var all []string
-	for _, a := range node.Status.Addresses {
-		if a.Type == corev1.NodeInternalIP {
-			all = append(all, a.Address)
-		}
-	}
-	return all
 }

@@ -15,7 +15,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 
+	"synclab/bench/subject"
 	"synclab/proxier"
+	"synclab/proxier/config"
 	"synclab/proxier/conntrack"
 	"synclab/proxier/iptables"
 	"synclab/proxier/nftables"
@@ -147,39 +149,21 @@ func (k *soak) prepare(ctx context.Context, first *sim.Objects) error {
 	if k.state.node == nil {
 		return fmt.Errorf("seed %d: node %s is not in the cluster", k.setting.Seed, nodeName)
 	}
-	for _, text := range addressesOf(k.state.node) {
-		if addr, ok := sim.ParseAddr(text); ok {
-			k.addrs = append(k.addrs, addr)
-		}
-	}
+	k.addrs = subject.DeviceAddresses(k.setting.config(), k.state.node)
 	return k.cluster.Load(ctx, first)
 }
 
 // options returns the proxier's options without those of a running proxier.
 func (k *soak) options() proxier.Options {
-	addrs := k.addrs
+	addrs, cfg := k.addrs, k.setting.config()
 	return proxier.Options{
-		Config: k.setting.config(), Backend: k.setting.Backend, Variant: k.setting.Variant, Layout: k.setting.Layout,
+		Config: cfg, Backend: k.setting.Backend, Variant: k.setting.Variant, Layout: k.setting.Layout,
 		Batch:    60, // so most syncs of the nft variant need several batches
-		Families: k.setting.Families, NodeName: nodeName, NodeIPs: firstOfEach(addrs),
+		Families: k.setting.Families, NodeName: nodeName, NodeIPs: config.NodeIPs(cfg, k.state.node),
 		Addresses: func() ([]netip.Addr, error) { return addrs, nil },
 		Machine:   proxier.Machine{RandomFully: true, BPF: k.setting.Flat},
 		Policy:    k.setting.Policy,
 	}
-}
-
-// firstOfEach returns the first address of each family.
-func firstOfEach(addrs []netip.Addr) []netip.Addr {
-	var first []netip.Addr
-	for _, is4 := range []bool{true, false} {
-		for _, addr := range addrs {
-			if addr.Is4() == is4 {
-				first = append(first, addr)
-				break
-			}
-		}
-	}
-	return first
 }
 
 // start starts a proxier with the current tables.
@@ -343,7 +327,7 @@ func (k *soak) flowsWork() {
 // readdress adds addresses to the node, or removes them.
 func (k *soak) readdress(a Action) string {
 	rng := rand.New(rand.NewPCG(a.Pick, 0xadd))
-	addrs := firstOfEach(k.addrs)
+	addrs := config.NodeIPs(k.setting.config(), k.state.node)
 	for range rng.IntN(3) {
 		addrs = append(addrs, netip.AddrFrom4([4]byte{192, 0, 2, byte(100 + rng.IntN(100))}))
 		addrs = append(addrs, netip.MustParseAddr(fmt.Sprintf("fd00:192:0:2::%x", 100+rng.IntN(100))))

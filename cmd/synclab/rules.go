@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -12,6 +13,7 @@ import (
 	"synclab/bench/subject"
 	"synclab/cmd/synclab/terminal"
 	"synclab/proxier"
+	"synclab/proxier/config"
 	"synclab/proxier/iptables"
 	"synclab/scenarios"
 	"synclab/sim"
@@ -124,11 +126,8 @@ func render(ctx context.Context, s streams, o rulesOptions) error {
 	var node *corev1.Node
 	if i := slices.IndexFunc(o.objects.Nodes, func(n *corev1.Node) bool { return n.Name == o.node }); i >= 0 {
 		node = o.objects.Nodes[i]
-		for _, a := range node.Status.Addresses {
-			if addr, ok := sim.ParseAddr(a.Address); ok {
-				options.NodeIPs = append(options.NodeIPs, addr)
-			}
-		}
+		options.NodeIPs = config.NodeIPs(o.config, node)
+		options.Addresses = func() ([]netip.Addr, error) { return subject.DeviceAddresses(o.config, node), nil }
 		options.PodCIDRs = node.Spec.PodCIDRs
 	}
 	tables, err := proxier.Render(ctx, options, o.objects.Services, o.objects.Slices, node)

@@ -162,3 +162,30 @@ func TestRulesOfLegacyAddresses(t *testing.T) {
 		}
 	}
 }
+
+// NodePorts at "primary" are at one address of a family: the first internal one, wherever the Node lists an external one.
+func TestRulesPrimaryAddress(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	objects := write("objects.yaml", `apiVersion: v1
+kind: Node
+metadata: {name: juniper}
+status: {addresses: [{type: ExternalIP, address: 203.0.113.4}, {type: InternalIP, address: 192.0.2.4}, {type: InternalIP, address: 192.0.2.5}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: shop}
+spec: {type: NodePort, clusterIP: 10.96.3.3, ports: [{port: 80, nodePort: 30123}]}
+`)
+	cfg := write("proxy.yaml", "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nnodePortAddresses: [primary]\n")
+	status, rules, stderr := invoke(t, "rules", "-f", objects, "--family", "IPv4", "--proxy-config", cfg)
+	if status != exitDone || strings.Count(rules, " -j KUBE-NODEPORTS") != 2 || !strings.Contains(rules, "-A KUBE-SERVICES -d 192.0.2.4/32 ") {
+		t.Errorf("status %d, %s\n%s", status, stderr, rules)
+	}
+}

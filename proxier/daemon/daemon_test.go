@@ -281,18 +281,6 @@ func TestNodeAddressesChange(t *testing.T) {
 	}
 }
 
-func TestBindAddress(t *testing.T) {
-	n := node("n", nil, "192.0.2.1", "2001:db8::1")
-	for bind, want := range map[string]string{
-		"0.0.0.0": "[192.0.2.1 2001:db8::1]", "::": "[192.0.2.1 2001:db8::1]",
-		"198.51.100.1": "[198.51.100.1 2001:db8::1]", "2001:db8::5": "[2001:db8::5 192.0.2.1]",
-	} {
-		if got := fmt.Sprint(nodeIPs(n, bind)); got != want {
-			t.Errorf("bind address %s: node IPs %s; want %s", bind, got, want)
-		}
-	}
-}
-
 // The proxier runs although an address is in use, unless the configuration forbids that.
 func TestAddressInUse(t *testing.T) {
 	inUse := errors.New("address already in use")

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
-	utilnet "k8s.io/utils/net"
+	"k8s.io/kube-proxy/config/v1alpha1"
 
 	"synclab/proxier/config"
 )
@@ -26,9 +26,10 @@ type nodeState struct {
 
 // nodeWatch follows the one Node of the informer.
 type nodeWatch struct {
-	name, bindAddress string
-	needsPodCIDRs     bool
-	moved             func(err error) // called when the state differs from the used one
+	name          string
+	cfg           *v1alpha1.KubeProxyConfiguration
+	needsPodCIDRs bool
+	moved         func(err error) // called when the state differs from the used one
 
 	mu      sync.Mutex
 	now     nodeState
@@ -39,10 +40,7 @@ type nodeWatch struct {
 // findNode waits until the Node has what the proxier needs, for as long as kube-proxy waits.
 func (o *Options) findNode(ctx context.Context, factory informers.SharedInformerFactory, fail context.CancelCauseFunc) (nodeState, error) {
 	needsPodCIDRs := o.Proxier.Config.DetectLocalMode == config.LocalModeNodeCIDR
-	w := &nodeWatch{
-		name: o.Proxier.NodeName, bindAddress: o.Proxier.Config.BindAddress, needsPodCIDRs: needsPodCIDRs, moved: fail,
-		changed: make(chan struct{}),
-	}
+	w := &nodeWatch{name: o.Proxier.NodeName, cfg: o.Proxier.Config, needsPodCIDRs: needsPodCIDRs, moved: fail, changed: make(chan struct{})}
 	registration, err := factory.Core().V1().Nodes().Informer().AddEventHandler(w)
 	if err != nil {
 		return nodeState{}, fmt.Errorf("watch node %s: %w", o.Proxier.NodeName, err)
@@ -122,7 +120,7 @@ func (w *nodeWatch) see(obj any) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.now = nodeState{exists: true, ips: nodeIPs(node, w.bindAddress), podCIDRs: node.Spec.PodCIDRs}
+	w.now = nodeState{exists: true, ips: config.NodeIPs(w.cfg, node), podCIDRs: node.Spec.PodCIDRs}
 	close(w.changed)
 	w.changed = make(chan struct{})
 	if w.used == nil {
@@ -135,30 +133,4 @@ func (w *nodeWatch) see(obj any) {
 	if !slices.Equal(w.used.ips, w.now.ips) {
 		w.moved(fmt.Errorf("node %s: addresses changed from %v to %v: restart the proxier", node.Name, w.used.ips, w.now.ips))
 	}
-}
-
-// nodeIPs returns the node's first address and the first one of the other family, internal addresses before external
-// ones. A bindAddress that is an address replaces its family's and comes first.
-func nodeIPs(node *corev1.Node, bindAddress string) []netip.Addr {
-	var ips []netip.Addr
-	add := func(text string) {
-		ip := utilnet.ParseIPSloppy(text)
-		addr, ok := netip.AddrFromSlice(ip)
-		addr = addr.Unmap()
-		if !ok || slices.ContainsFunc(ips, func(a netip.Addr) bool { return a.Is4() == addr.Is4() }) {
-			return
-		}
-		ips = append(ips, addr)
-	}
-	if bind := utilnet.ParseIPSloppy(bindAddress); bind != nil && !bind.IsUnspecified() {
-		add(bindAddress)
-	}
-	for _, kind := range []corev1.NodeAddressType{corev1.NodeInternalIP, corev1.NodeExternalIP} {
-		for _, a := range node.Status.Addresses {
-			if a.Type == kind {
-				add(a.Address)
-			}
-		}
-	}
-	return ips
 }

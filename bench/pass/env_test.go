@@ -1,0 +1,28 @@
+package pass
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/proxier/config"
+	"synclab/sim"
+	"synclab/sim/world"
+)
+
+// The node of a cluster from files: every internal address is on the device, one per family is what proxies use, and an
+// external address that the Node lists first is neither.
+func TestFindNode(t *testing.T) {
+	node := &corev1.Node{}
+	node.Name = "juniper"
+	node.Status.Addresses = []corev1.NodeAddress{
+		{Type: corev1.NodeExternalIP, Address: "203.0.113.4"}, {Type: corev1.NodeInternalIP, Address: "192.0.2.4"},
+		{Type: corev1.NodeInternalIP, Address: "192.0.2.5"}, {Type: corev1.NodeInternalIP, Address: "2001:db8::4"},
+	}
+	e := &Env{Config: config.New(), World: world.WorldOf(&sim.Objects{Nodes: []*corev1.Node{node}}, 1), Families: []corev1.IPFamily{corev1.IPv4Protocol}}
+	e.FindNode()
+	if got := fmt.Sprint(e.Node, e.NodeIPs, e.NodeAddress(corev1.IPv4Protocol)); got != "[192.0.2.4 192.0.2.5] [192.0.2.4] 192.0.2.4" {
+		t.Errorf("device, node IPs, main address: %s", got)
+	}
+}
