@@ -46,6 +46,6 @@ func (r *repetition) react(ctx context.Context, s *scenarios.React, name string)
 // idle waits for minSyncPeriod, after which every policy lets a sync start at once. A random part of another period
 // follows, so that changes come at any phase of the subject's periodic work.
 func (r *repetition) idle(ctx context.Context, random *rand.Rand) error {
-	period := r.Config.IPTables.MinSyncPeriod.Duration
+	period := r.Settings().MinSyncPeriod
 	return pass.Wait(ctx, period+time.Duration(random.Float64()*float64(period)))
 }

@@ -61,19 +61,6 @@ func (o *Options) newTables(family corev1.IPFamily) (iptables.Tables, error) {
 	return iptables.NewHost(opts)
 }
 
-// ownSection copies the settings of config section nftables into section iptables, on a copy of the configuration. From
-// then on, section iptables holds the settings of the backend in use.
-func (o *Options) ownSection() {
-	if o.Backend != Nftables {
-		return
-	}
-	cfg, from := *o.Config, &o.Config.NFTables
-	to := &cfg.IPTables
-	to.MasqueradeAll, to.MasqueradeBit = from.MasqueradeAll, from.MasqueradeBit
-	to.MinSyncPeriod, to.SyncPeriod = from.MinSyncPeriod, from.SyncPeriod
-	o.Config = &cfg
-}
-
 func (o *Options) validateBackend() error {
 	var errs []error
 	if !slices.Contains(backends, o.Backend) {

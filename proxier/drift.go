@@ -18,7 +18,7 @@ const driftTries = 10
 // watchDrift compares the tables with the desired rules once every sync period, until ctx ends. kube-proxy checks only
 // one empty chain in mangle, and so never notices a flushed nat table (k/k#129128). See docs/design/drift-check.md.
 func (e *engine) watchDrift(ctx context.Context) {
-	ticker := e.clock.NewTicker(e.opts.Config.IPTables.SyncPeriod.Duration)
+	ticker := e.clock.NewTicker(e.opts.settings.SyncPeriod)
 	defer ticker.Stop()
 	for {
 		select {

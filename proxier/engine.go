@@ -208,7 +208,7 @@ func (e *engine) succeed(s *Sync, changes tracker.Changes) {
 	e.settled = true
 	e.tracker.Commit(changes)
 	e.after.committed(e, changes)
-	e.refused.note(s, e.opts.Config.IPTables.SyncPeriod.Duration)
+	e.refused.note(s, e.opts.settings.SyncPeriod)
 	if s.Kind == Full {
 		e.lastFull, e.suspect, e.moved = s.Started, false, true
 	}

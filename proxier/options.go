@@ -77,6 +77,9 @@ type Options struct {
 	Tables func(corev1.IPFamily) (iptables.Tables, error)
 	// Model replaces the kernel's tables of backend Nftables, by family. nil: the kernel's.
 	Model func(corev1.IPFamily) *nftables.Model
+
+	// settings are those of the backend's section of Config.
+	settings config.Settings
 }
 
 // fullSyncInterval is how often a full sync runs without a cause, as in kube-proxy. Large clusters have none, because
@@ -102,12 +105,12 @@ func (o *Options) setDefaults() {
 	if o.NodeName == "" {
 		o.NodeName = "node-0"
 	}
-	o.ownSection()
+	o.settings = config.SettingsOf(o.Config, v1alpha1.ProxyMode(o.Backend))
 	if o.Addresses == nil {
 		o.Addresses = func() ([]netip.Addr, error) { return o.NodeIPs, nil }
 	}
 	if o.RetryInterval == 0 {
-		o.RetryInterval = o.Config.IPTables.SyncPeriod.Duration
+		o.RetryInterval = o.settings.SyncPeriod
 	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
@@ -138,7 +141,7 @@ func (o *Options) validate() error {
 	if len(o.Families) > 2 || (len(o.Families) == 2 && o.Families[0] == o.Families[1]) {
 		errs = append(errs, fmt.Errorf("families %v: each at most once", o.Families))
 	}
-	if err := config.Validate(o.Config); err != nil {
+	if err := config.ValidateFor(o.Config, v1alpha1.ProxyMode(o.Backend)); err != nil {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)

@@ -48,7 +48,7 @@ func newAftercare(opts *Options) (*postSync, error) {
 		return nil, err
 	}
 	a.health, err = health.New(health.Options{
-		SyncPeriod: opts.Config.IPTables.SyncPeriod.Duration, Families: opts.Families, Clock: opts.Clock,
+		SyncPeriod: opts.settings.SyncPeriod, Families: opts.Families, Clock: opts.Clock,
 		Mode: mode(opts.Backend), Gatherer: opts.Registry, HealthzTotal: all.HealthzTotal, LivezTotal: all.LivezTotal,
 	})
 	if err != nil {

@@ -68,7 +68,7 @@ func (p *Proxier) newEngine(family corev1.IPFamily) (*engine, error) {
 		Name:          string(p.opts.Backend) + " " + string(family),
 		Policy:        p.opts.Policy,
 		Burst:         p.opts.Burst,
-		MinInterval:   p.opts.Config.IPTables.MinSyncPeriod.Duration,
+		MinInterval:   p.opts.settings.MinSyncPeriod,
 		MaxInterval:   fullSyncInterval,
 		RetryInterval: p.opts.RetryInterval,
 		Clock:         p.opts.Clock,
@@ -90,8 +90,8 @@ func (e *engine) settings() (backend.Settings, error) {
 	s := backend.Settings{
 		Family:        e.family,
 		Local:         local,
-		MasqueradeBit: int(*cfg.IPTables.MasqueradeBit),
-		MasqueradeAll: cfg.IPTables.MasqueradeAll,
+		MasqueradeBit: e.opts.settings.MasqueradeBit,
+		MasqueradeAll: e.opts.settings.MasqueradeAll,
 		// Only NodePorts on loopback addresses need the rule that guards loopback.
 		LocalhostNodePorts: nodePorts.RouteLocalnet(),
 		NodeIP:             e.opts.nodeIP(e.family),

@@ -89,7 +89,7 @@ func (r *Checks) TableEmptied(ctx context.Context, table string) error {
 // settleBound is the longest time in which a subject must converge once nothing changes any more.
 func (r *Checks) settleBound() time.Duration {
 	const allowance = 10 * time.Second // for a sync and for reading the kernel
-	return 2*r.Config.IPTables.SyncPeriod.Duration + allowance
+	return 2*r.Settings().SyncPeriod + allowance
 }
 
 // Check checks invariants. It records the number of checks and every violation. It repeats the check until it finds no
@@ -170,7 +170,7 @@ func (r *Checks) evidence(ctx context.Context) (*invariants.Evidence, error) {
 	own := r.About.Proxier == subject.Synclab
 	e := &invariants.Evidence{
 		Subject: invariants.Subject{Name: r.Subject, Own: own, Backend: r.About.Backend, Variant: r.Variant, Layout: r.Layout, Serves: r.Feed == raw.FeedAPI && r.About.Proxier != subject.Exec},
-		Seed:    r.Scenario.Seed, Families: r.Families, Objects: r.World.Objects(), SyncPeriod: r.Config.IPTables.SyncPeriod.Duration,
+		Seed:    r.Scenario.Seed, Families: r.Families, Objects: r.World.Objects(), SyncPeriod: r.Settings().SyncPeriod,
 		Flows: map[corev1.IPFamily][]conntrack.Flow{}, ForeignNft: map[corev1.IPFamily][]string{},
 	}
 	machine, err := proxier.ExamineMachine(r.Variant)

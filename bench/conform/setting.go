@@ -175,12 +175,9 @@ func (s Setting) kubeProxyConfig(node, kubeconfig string) ([]byte, error) {
 	c.HealthzBindAddress, c.MetricsBindAddress = "127.0.0.1:10256", "127.0.0.1:10249"
 	// The size of the conntrack table belongs to the machine: a namespace cannot set it.
 	c.Conntrack.MaxPerCore, c.Conntrack.Min = ptr.To[int32](0), ptr.To[int32](0)
-	// Sync at once (0 would mean the default, 1 s), and retry soon after a failed sync.
-	c.IPTables.MinSyncPeriod.Duration, c.IPTables.SyncPeriod.Duration = time.Millisecond, 2*time.Second
-	// Mode nftables has the same settings under other names.
-	c.NFTables = v1alpha1.KubeProxyNFTablesConfiguration{
-		MasqueradeBit: c.IPTables.MasqueradeBit, MasqueradeAll: c.IPTables.MasqueradeAll,
-		MinSyncPeriod: c.IPTables.MinSyncPeriod, SyncPeriod: c.IPTables.SyncPeriod,
-	}
+	// Sync at once (0 would mean the default, 1 s), and retry soon after a failed sync. All modes have the same settings.
+	same := config.SettingsOf(c, config.ModeIPTables)
+	same.MinSyncPeriod, same.SyncPeriod = time.Millisecond, 2*time.Second
+	config.Change(c, func(s *config.Settings) { *s = same })
 	return yaml.Marshal(c)
 }

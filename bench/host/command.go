@@ -17,6 +17,7 @@ import (
 	"synclab/bench/pass"
 	"synclab/bench/subject"
 	"synclab/proxier"
+	"synclab/proxier/config"
 	"synclab/proxier/iptables"
 	"synclab/sim/front"
 )
@@ -126,25 +127,10 @@ func (r *Host) ownCommand(configFile string, env []string) (string, []string, []
 
 // outsideConfig adapts the run's configuration to a process in a namespace.
 func (r *Host) outsideConfig(kubeconfig string) *v1alpha1.KubeProxyConfiguration {
-	cfg := r.Config.DeepCopy()
-	switch r.About.Backend {
-	case proxier.Nftables, proxier.Iptables, subject.IPVS:
-		cfg.Mode = v1alpha1.ProxyMode(r.About.Backend)
-	}
-	if gate := r.About.Gate(r.Tools.KubeProxy[r.About.Version].Version); gate != "" {
-		if cfg.FeatureGates == nil {
-			cfg.FeatureGates = map[string]bool{}
-		}
-		cfg.FeatureGates[gate] = true
-	}
-	cfg.HostnameOverride = pass.NodeName(r.World.Objects())
-	cfg.ClientConnection.Kubeconfig = kubeconfig
-	cfg.MetricsBindAddress, cfg.HealthzBindAddress = metricsAddress, HealthAddress
-	// The size of the conntrack table belongs to the machine. A namespace cannot set it, and kube-proxy exits if it
-	// fails to.
-	var zero int32
-	cfg.Conntrack.MaxPerCore, cfg.Conntrack.Min = &zero, &zero
-	return cfg
+	return subject.ForProcess(r.Config, subject.Process{
+		Mode: r.About.Mode(), Node: pass.NodeName(r.World.Objects()), Kubeconfig: kubeconfig,
+		Metrics: metricsAddress, Health: HealthAddress, Gate: r.About.Gate(r.Tools.KubeProxy[r.About.Version].Version),
+	})
 }
 
 // configValues are the fields for the configuration template of an exec subject.
@@ -159,7 +145,6 @@ type configValues struct {
 
 // renderConfig returns the KubeProxyConfiguration as YAML, or executes the template of an exec subject.
 func (r *Host) renderConfig(cfg *v1alpha1.KubeProxyConfiguration) ([]byte, error) {
-	cfg.APIVersion, cfg.Kind = v1alpha1.SchemeGroupVersion.String(), "KubeProxyConfiguration"
 	text, err := yaml.Marshal(cfg)
 	if err != nil || r.About.Proxier != subject.Exec || r.ExecConfig == "" {
 		return text, err
@@ -169,10 +154,11 @@ func (r *Host) renderConfig(cfg *v1alpha1.KubeProxyConfiguration) ([]byte, error
 		return nil, err
 	}
 	var out bytes.Buffer
+	own := config.SettingsOf(cfg, cfg.Mode)
 	err = parsed.Execute(&out, configValues{
 		Kubeconfig: cfg.ClientConnection.Kubeconfig, NodeName: cfg.HostnameOverride, ClusterCIDR: cfg.ClusterCIDR,
-		MinSyncPeriod: cfg.IPTables.MinSyncPeriod.Duration.String(), SyncPeriod: cfg.IPTables.SyncPeriod.Duration.String(),
-		MasqueradeAll: cfg.IPTables.MasqueradeAll, MetricsBindAddress: metricsAddress, HealthzBindAddress: HealthAddress,
+		MinSyncPeriod: own.MinSyncPeriod.String(), SyncPeriod: own.SyncPeriod.String(),
+		MasqueradeAll: own.MasqueradeAll, MetricsBindAddress: metricsAddress, HealthzBindAddress: HealthAddress,
 		KubeProxyConfiguration: string(text),
 	})
 	return out.Bytes(), err

@@ -101,7 +101,7 @@ func ClosedForms(o *sim.Objects, families []corev1.IPFamily, cfg *v1alpha1.KubeP
 			return nil, false
 		}
 		masquerade := 0
-		if cfg.IPTables.MasqueradeAll || pods.Implemented() {
+		if config.SettingsOf(cfg, config.ModeIPTables).MasqueradeAll || pods.Implemented() {
 			masquerade = 1
 		}
 		endpoints := map[string]int{}

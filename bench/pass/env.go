@@ -86,6 +86,11 @@ func (e *Env) RecordAs(rec raw.Record, metric raw.Metric, value float64) {
 	e.Record(rec)
 }
 
+// Settings returns the settings of the subject's mode. A subject of an unknown mode has those of the configuration's.
+func (e *Env) Settings() config.Settings {
+	return config.SettingsOf(e.Config, cmp.Or(v1alpha1.ProxyMode(e.About.Backend), e.Config.Mode))
+}
+
 // PlanNode returns the subject's node.
 func (e *Env) PlanNode() plan.Node {
 	objects := e.World.Objects()

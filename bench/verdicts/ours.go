@@ -12,6 +12,7 @@ import (
 	"synclab/bench/conform"
 	"synclab/bench/subject"
 	"synclab/proxier"
+	"synclab/proxier/config"
 	"synclab/proxier/iptables"
 	"synclab/proxier/nftables"
 	"synclab/proxier/walk"
@@ -59,9 +60,9 @@ func (s *State) options(kind Kind, m *models) (proxier.Options, error) {
 	}
 	o := s.Setting.Options(node, s.Machine)
 	if kind == Nftables {
-		// The same settings, in the fields for nftables.
+		same := config.SettingsOf(o.Config, config.ModeIPTables)
 		o.Config = o.Config.DeepCopy()
-		o.Config.NFTables.MasqueradeAll, o.Config.NFTables.MasqueradeBit = o.Config.IPTables.MasqueradeAll, o.Config.IPTables.MasqueradeBit
+		config.Change(o.Config, func(s *config.Settings) { *s = same })
 		o.Backend = proxier.Nftables
 		o.Model = func(family corev1.IPFamily) *nftables.Model {
 			m.nftables = append(m.nftables, nftables.NewModel(family))

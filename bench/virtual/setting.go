@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/kube-proxy/config/v1alpha1"
 
 	"synclab/proxier"
@@ -102,11 +101,7 @@ const syncPeriod = 30 * time.Second
 func (s Setting) config() *v1alpha1.KubeProxyConfiguration {
 	cfg := config.New()
 	cfg.ClusterCIDR = random.RandomPods
-	for _, section := range []struct{ min, period *metav1.Duration }{
-		{&cfg.IPTables.MinSyncPeriod, &cfg.IPTables.SyncPeriod}, {&cfg.NFTables.MinSyncPeriod, &cfg.NFTables.SyncPeriod},
-	} {
-		section.min.Duration, section.period.Duration = s.MinSync, syncPeriod
-	}
+	config.Change(cfg, func(of *config.Settings) { of.MinSyncPeriod, of.SyncPeriod = s.MinSync, syncPeriod })
 	if s.NodePorts {
 		cfg.NodePortAddresses = []string{"192.0.2.0/24", "fd00:192:0:2::/64"}
 	}

@@ -18,6 +18,7 @@ import (
 	"synclab/bench/subject"
 	"synclab/bench/upstream"
 	"synclab/cmd/synclab/terminal"
+	"synclab/proxier/config"
 	"synclab/proxier/iptables"
 	"synclab/reports/doc"
 	"synclab/reports/sections"
@@ -194,9 +195,14 @@ func (f *conformFlags) request(cmd *cobra.Command, args []string, s streams) (q 
 	if f.minimize != "" {
 		q.Minimize = minimizeTries
 	}
-	cfg, err := f.proxy.load()
+	f.proxy.find(s, f.manifests.paths)
+	cfg, err := f.proxy.load(s, upstream.Minor(f.subjects.version()))
 	if err != nil {
 		return q, err
+	}
+	if cfg.Mode != config.ModeIPTables {
+		fmt.Fprintf(s.err, "note: %s: mode is %s; conform compares the rules of mode iptables\n", f.proxy.path, cfg.Mode)
+		cfg.Mode = config.ModeIPTables
 	}
 	if f.proxy.path != "" {
 		q.Limit.Config = cfg
@@ -224,6 +230,7 @@ func (f *conformFlags) request(cmd *cobra.Command, args []string, s streams) (q 
 		}
 		q.Then = append(q.Then, next)
 	}
+	f.proxy.chooseNode(s, cfg, q.Objects)
 	q.Name = strings.Join(f.manifests.paths, " -f ")
 	q.Setting = conform.Setting{Variant: variants[0], Families: clusterFamilies(q.Objects), Config: cfg}
 	if len(args) == 0 && q.Objects == nil && q.Clusters == 0 {

@@ -17,6 +17,7 @@ import (
 
 	"synclab/bench"
 	"synclab/bench/shell"
+	"synclab/bench/subject"
 	"synclab/cmd/synclab/live"
 	"synclab/cmd/synclab/terminal"
 	"synclab/reports"
@@ -33,6 +34,9 @@ func execute(ctx context.Context, s streams, o runOptions) error {
 // measure is execute; it returns the summary of a whole run, too. With --listen, the live page takes the same events as
 // the terminal.
 func measure(ctx context.Context, s streams, o runOptions) (*sections.Summary, error) {
+	if err := checkConfig(s, o); err != nil {
+		return nil, err
+	}
 	if o.listen == "" || o.dryRun {
 		return measureShown(ctx, s, o, func(bench.Progress) {})
 	}
@@ -50,6 +54,28 @@ func measure(ctx context.Context, s streams, o runOptions) (*sections.Summary, e
 		err = closed
 	}
 	return summary, err
+}
+
+// checkConfig refuses a configuration file that a subject would refuse, and prints what subjects do otherwise than it says.
+func checkConfig(s streams, o runOptions) error {
+	if o.configFile == "" {
+		return nil
+	}
+	names := slices.Clone(o.subjects)
+	for _, step := range o.scenario.Steps {
+		if step.Migrate != nil {
+			names = append(names, step.Migrate.To)
+		}
+	}
+	version := (&subjectFlags{kubeProxy: o.kubeProxy}).version()
+	notes, err := subject.CheckConfig(o.config, subject.ProxyConfig(o.config, o.scenario, o.objects == nil), names, version)
+	for _, note := range notes {
+		fmt.Fprintf(s.err, "note: %s: %s\n", o.configFile, note)
+	}
+	if err != nil {
+		return badInput(fmt.Errorf("%s: %w", o.configFile, err))
+	}
+	return nil
 }
 
 // measureShown runs, reports, and gives the events of the progress to another consumer as well.

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -129,22 +131,66 @@ func (f *manifestFlags) read(s streams) (*sim.Objects, error) {
 
 // proxyConfigFlag names a KubeProxyConfiguration file.
 type proxyConfigFlag struct {
-	path string
+	path   string
+	strict bool
 }
 
 func (f *proxyConfigFlag) register(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.path, "proxy-config", "", "`file` with the proxier's KubeProxyConfiguration, v1alpha1 (default: kube-proxy's defaults)")
-	if err := cmd.MarkFlagFilename("proxy-config", "yaml", "yml", "json"); err != nil {
+	f.registerAs(cmd, "proxy-config", "`file` with the proxier's KubeProxyConfiguration, v1alpha1, or with a kube-proxy ConfigMap (default: the one captured with -f, else kube-proxy's defaults)")
+}
+
+func (f *proxyConfigFlag) registerAs(cmd *cobra.Command, flag, usage string) {
+	cmd.Flags().StringVar(&f.path, flag, "", usage)
+	if err := cmd.MarkFlagFilename(flag, "yaml", "yml", "json"); err != nil {
 		panic(err)
+	}
+	const strict = "strict"
+	if cmd.Flags().Lookup(strict) == nil {
+		cmd.Flags().BoolVar(&f.strict, strict, false, "refuse unknown and repeated fields of the configuration, of which kube-proxy only warns")
+	}
+	moreFlags(cmd, strict)
+}
+
+// find sets the file to the one captured together with the first of some objects, unless a file is given.
+func (f *proxyConfigFlag) find(s streams, objects []string) {
+	for _, path := range objects {
+		beside := capturedConfig(path)
+		if _, err := os.Stat(beside); f.path == "" && err == nil {
+			f.path = beside
+			fmt.Fprintf(s.err, "settings: %s, captured with %s\n", beside, path)
+		}
 	}
 }
 
-func (f *proxyConfigFlag) load() (*v1alpha1.KubeProxyConfiguration, error) {
+// capturedConfig returns the file in which a capture to path has the configuration of kube-proxy.
+func capturedConfig(path string) string {
+	return strings.TrimSuffix(path, filepath.Ext(path)) + ".kube-proxy.yaml"
+}
+
+// load reads the file, and prints what is noteworthy. minor is the minor version of kube-proxy; 0: unknown.
+func (f *proxyConfigFlag) load(s streams, minor int) (*v1alpha1.KubeProxyConfiguration, error) {
 	if f.path == "" {
 		return config.New(), nil
 	}
-	cfg, err := config.Load(f.path)
+	cfg, notes, err := config.Load(f.path, config.LoadOptions{Strict: f.strict, Minor: minor})
+	for _, note := range notes {
+		fmt.Fprintln(s.err, "note:", note)
+	}
 	return cfg, badInput(err)
+}
+
+// pinnedMinor is the minor version of the kube-proxy that is built by default.
+var pinnedMinor = upstream.Minor(upstream.Pinned)
+
+// chooseNode makes hostnameOverride the node of the proxies. Without such a node they run on the first.
+func (f *proxyConfigFlag) chooseNode(s streams, cfg *v1alpha1.KubeProxyConfiguration, o *sim.Objects) {
+	name := strings.ToLower(strings.TrimSpace(cfg.HostnameOverride))
+	if name == "" || o == nil || len(o.Nodes) == 0 {
+		return
+	}
+	if err := subject.ChooseNode(o, name); err != nil {
+		fmt.Fprintf(s.err, "note: %s: hostnameOverride: %v; proxies run on %s\n", f.path, err, o.Nodes[0].Name)
+	}
 }
 
 // subjectFlags choose the subjects, their feed and their limits.
@@ -227,6 +273,14 @@ func (f *subjectFlags) apply(cmd *cobra.Command, o *runOptions) error {
 		o.execConfig = string(text)
 	}
 	return nil
+}
+
+// version returns the version of kube-proxy to run; empty: unknown.
+func (f *subjectFlags) version() string {
+	if f.kubeProxy.Path != "" || f.kubeProxy.Source != "" {
+		return ""
+	}
+	return cmp.Or(f.kubeProxy.Version, upstream.Pinned)
 }
 
 // useTools makes the tools of --tools those of the process, until run ends.

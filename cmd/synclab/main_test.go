@@ -118,7 +118,7 @@ func TestUsageErrors(t *testing.T) {
 		{"no subjects to move", []string{"migrate"}, []string{"missing: --from and --to"}},
 		{"subject twice", []string{"run", "--subjects", "synclab/iptables-nft,synclab/iptables-nft"}, []string{"twice"}},
 		{"subjects of one name", []string{"run", "--subjects", "exec:mine=/bin/a,exec:mine=/bin/b"}, []string{"exec:mine is given twice"}},
-		{"proxy configuration", []string{"run", "--proxy-config", badConfig}, []string{"proxy.yaml:3: modus: unknown field; did you mean mode?"}},
+		{"proxy configuration", []string{"run", "--strict", "--proxy-config", badConfig}, []string{"proxy.yaml:3: modus: unknown field"}},
 		{"no such manifest", []string{"run", "-f", filepath.Join(dir, "none.yaml")}, []string{"none.yaml"}},
 		{"generated and read", []string{"run", "-f", manifest, "--services", "3"}, []string{"--services", "-f"}},
 		{"rules of nothing", []string{"rules"}, []string{"-f FILE"}},

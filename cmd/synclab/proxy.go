@@ -44,7 +44,8 @@ type proxyOptions struct {
 func newProxy(s streams) *cobra.Command {
 	var (
 		o            proxyOptions
-		file, policy string
+		file         proxyConfigFlag
+		policy       string
 		returnMemory bool
 		rules        backendFlags
 		families     []string
@@ -98,8 +99,11 @@ Layout classic is kube-proxy's, tree finds a Service by its address's prefixes.`
 				o.families = append(o.families, corev1.IPFamily(family))
 			}
 			var err error
-			if o.config, err = (&proxyConfigFlag{path: file}).load(); err != nil {
+			if o.config, err = file.load(s, 0); err != nil {
 				return err
+			}
+			if rules.backend == "" && o.config.Mode == config.ModeIPVS {
+				return badInput(fmt.Errorf("%s: mode: ipvs is kube-proxy's alone: want iptables or nftables, or --backend", file.path))
 			}
 			rules.apply(&o)
 			if o.endpoints != "" && o.backend != proxier.Userspace {
@@ -109,7 +113,7 @@ Layout classic is kube-proxy's, tree finds a Service by its address's prefixes.`
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&file, "config", "", "`file` with the KubeProxyConfiguration, v1alpha1 (default: kube-proxy's defaults)")
+	file.registerAs(cmd, "config", "`file` with the KubeProxyConfiguration, v1alpha1 (default: kube-proxy's defaults)")
 	flags.StringVar(&o.cluster.kubeconfig, "kubeconfig", "", "kubeconfig `file` of the API server (default: the configuration's, or $KUBECONFIG)")
 	o.cluster.registerExec(flags)
 	rules.register(cmd)
@@ -119,10 +123,8 @@ Layout classic is kube-proxy's, tree finds a Service by its address's prefixes.`
 	flags.StringSliceVar(&families, "families", nil, "`list` of IP families (default: those that this machine has)")
 	flags.StringVar(&o.syncLog, "sync-log", "", "append a line of JSON for each sync to `file`; /dev/fd/N is an open file descriptor")
 	flags.StringVar(&o.endpoints, "endpoint-log", "", "append a line of JSON to `file` for each change of a Service port's endpoints (backend userspace: the kernel does not know them)")
-	for _, name := range []string{"config", "kubeconfig"} {
-		if err := cmd.MarkFlagFilename(name); err != nil {
-			panic(err)
-		}
+	if err := cmd.MarkFlagFilename("kubeconfig"); err != nil {
+		panic(err)
 	}
 	terminal.Complete(cmd, "policy", policies...)
 	terminal.Complete(cmd, "families", append(familyNames, strings.Join(familyNames, ","))...)
@@ -138,9 +140,6 @@ func runProxy(ctx context.Context, o proxyOptions) error {
 	}
 	if err := verbosity(o.config); err != nil {
 		return err
-	}
-	for _, gate := range config.IgnoredGates(o.config) {
-		klog.InfoS("Feature gate has no effect on this proxier", "featureGate", gate)
 	}
 	options := daemon.Options{KeepMemory: o.keepMemory, Proxier: proxier.Options{
 		Config: o.config, Backend: o.backend, Variant: o.variant, Layout: o.layout, Families: o.families, Policy: o.policy, Burst: o.burst,

@@ -76,9 +76,17 @@ cluster. It needs no rights and no iptables.`,
 			if err != nil {
 				return err
 			}
-			if o.config, err = proxy.load(); err != nil {
+			proxy.find(s, manifests.paths)
+			if o.config, err = proxy.load(s, pinnedMinor); err != nil {
 				return err
 			}
+			if o.config.Mode != config.ModeIPTables {
+				fmt.Fprintf(s.err, "note: %s: mode is %s; the rules are those of mode iptables\n", proxy.path, o.config.Mode)
+			}
+			if err := o.cluster(); err != nil {
+				return err
+			}
+			proxy.chooseNode(s, o.config, o.objects)
 			return render(cmd.Context(), s, o)
 		},
 	}
@@ -86,7 +94,7 @@ cluster. It needs no rights and no iptables.`,
 	manifests.register(cmd)
 	proxy.register(cmd)
 	cmd.Flags().StringVar(&family, "family", "", "`family`: IPv4 or IPv6 (default: both)")
-	cmd.Flags().StringVar(&o.node, "node", "", "`name` of the node that the proxier runs on (default: the first)")
+	cmd.Flags().StringVar(&o.node, "node", "", "`name` of the node that the proxier runs on (default: hostnameOverride of --proxy-config, else the first)")
 	cmd.Flags().StringVar(&layout, "layout", layouts[0], "`layout` of the rules: "+orWords(layouts))
 	terminal.Complete(cmd, "layout", layouts...)
 	terminal.Complete(cmd, "family", string(corev1.IPv4Protocol), string(corev1.IPv6Protocol))
@@ -107,16 +115,27 @@ func familiesOf(cmd *cobra.Command, family string) ([]corev1.IPFamily, error) {
 	}
 }
 
-// render prints the rules to s.out.
-func render(ctx context.Context, s streams, o rulesOptions) error {
+// cluster generates the objects, if none are given, and puts the proxier's node first.
+func (o *rulesOptions) cluster() (err error) {
 	if o.objects == nil {
-		var err error
 		if o.objects, err = world.Generate(o.scenario.Shape, o.scenario.Seed); err != nil {
 			return badInput(err)
 		}
 		o.config = subject.ProxyConfig(o.config, o.scenario, true)
 	}
-	if o.node == "" && len(o.objects.Nodes) > 0 {
+	if o.node == "" || len(o.objects.Nodes) == 0 {
+		return nil
+	}
+	o.config.HostnameOverride = "" // the flag precedes it
+	if err := subject.ChooseNode(o.objects, o.node); err != nil {
+		return badInput(fmt.Errorf("--node: %w", err))
+	}
+	return nil
+}
+
+// render prints the rules to s.out.
+func render(ctx context.Context, s streams, o rulesOptions) error {
+	if len(o.objects.Nodes) > 0 {
 		o.node = o.objects.Nodes[0].Name
 	}
 	options := proxier.Options{
@@ -124,11 +143,10 @@ func render(ctx context.Context, s streams, o rulesOptions) error {
 		Machine: proxier.Machine{RandomFully: true, Accounting: true},
 	}
 	var node *corev1.Node
-	if i := slices.IndexFunc(o.objects.Nodes, func(n *corev1.Node) bool { return n.Name == o.node }); i >= 0 {
-		node = o.objects.Nodes[i]
-		options.NodeIPs = config.NodeIPs(o.config, node)
+	if len(o.objects.Nodes) > 0 {
+		node = o.objects.Nodes[0]
+		options.NodeIPs, options.PodCIDRs = config.NodeIPs(o.config, node), node.Spec.PodCIDRs
 		options.Addresses = func() ([]netip.Addr, error) { return subject.DeviceAddresses(o.config, node), nil }
-		options.PodCIDRs = node.Spec.PodCIDRs
 	}
 	tables, err := proxier.Render(ctx, options, o.objects.Services, o.objects.Slices, node)
 	if err != nil {

@@ -189,3 +189,60 @@ spec: {type: NodePort, clusterIP: 10.96.3.3, ports: [{port: 80, nodePort: 30123}
 		t.Errorf("status %d, %s\n%s", status, stderr, rules)
 	}
 }
+
+// The node of the rules is --node, else hostnameOverride. A name that no node has is refused, or noted.
+func TestRulesNode(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	objects := write("objects.yaml", `apiVersion: v1
+kind: Node
+metadata: {name: juniper}
+spec: {podCIDRs: [10.64.1.0/24]}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: larch}
+spec: {podCIDRs: [10.64.2.0/24]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: shop}
+spec: {clusterIP: 10.96.3.3, ports: [{port: 80}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: web-1, namespace: shop, labels: {kubernetes.io/service-name: web}}
+addressType: IPv4
+ports: [{name: "", port: 8080, protocol: TCP}]
+endpoints: [{addresses: [10.64.2.9], nodeName: larch}]
+`)
+	cfg := func(host string) string {
+		return write("proxy.yaml", "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\ndetectLocalMode: NodeCIDR\nhostnameOverride: \""+host+"\"\n")
+	}
+	for _, c := range []struct {
+		host, flag string
+		status     int
+		rule, says string
+	}{
+		{"", "", exitDone, "! -s 10.64.1.0/24", ""},
+		{" Larch ", "", exitDone, "! -s 10.64.2.0/24", ""},
+		{"larch", "juniper", exitDone, "! -s 10.64.1.0/24", ""},
+		{"oak", "", exitDone, "! -s 10.64.1.0/24", `hostnameOverride: no such node "oak"; there are: juniper, larch; proxies run on juniper`},
+		{"", "lark", exitUsage, "", `--node: no such node "lark"; there are: juniper, larch`},
+	} {
+		args := []string{"rules", "-f", objects, "--family", "IPv4", "--proxy-config", cfg(c.host)}
+		if c.flag != "" {
+			args = append(args, "--node", c.flag)
+		}
+		status, rules, stderr := invoke(t, args...)
+		if status != c.status || !strings.Contains(rules, c.rule) || !strings.Contains(stderr, c.says) || c.says == "" && stderr != "" {
+			t.Errorf("hostnameOverride %q, --node %q: status %d, %s\n%s", c.host, c.flag, status, stderr, rules)
+		}
+	}
+}

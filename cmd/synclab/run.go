@@ -40,6 +40,7 @@ type runOptions struct {
 	out        string        // empty: a new folder in runs/
 	force      bool          // replace the run in out
 	config     *v1alpha1.KubeProxyConfiguration
+	configFile string // that config was read from; empty: kube-proxy's defaults
 	profile    bool   // sample where the time goes
 	dump       bool   // print the rules that were installed
 	shard      int    // from 1, of shards
@@ -154,12 +155,15 @@ func (f *runFlags) read(cmd *cobra.Command, args []string, s streams) (o runOpti
 	if f.trace && !traced(f.o.scenario) {
 		return o, badUsage(cmd, "--trace: scenario %s has no step probe of method flow; pod-networks has one", f.o.scenario.Name)
 	}
-	if f.o.config, err = f.proxy.load(); err != nil {
+	f.proxy.find(s, f.manifests.paths)
+	if f.o.config, err = f.proxy.load(s, upstream.Minor(f.subjects.version())); err != nil {
 		return o, err
 	}
+	f.o.configFile = f.proxy.path
 	if f.o.objects, err = f.manifests.read(s); err != nil {
 		return o, err
 	}
+	f.proxy.chooseNode(s, f.o.config, f.o.objects)
 	return f.o, nil
 }
 

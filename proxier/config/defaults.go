@@ -35,7 +35,8 @@ const (
 )
 
 // Default sets unset fields to kube-proxy's defaults. In a period, zero means unset and becomes the default, as in
-// kube-proxy. To configure a minimum interval of zero, write 1ns.
+// kube-proxy. To configure a minimum interval of zero, write 1ns. What a mode's section does not set, it takes from the
+// section of the configuration's mode, so that proxies of all modes have the same settings.
 func Default(cfg *v1alpha1.KubeProxyConfiguration) {
 	cfg.APIVersion, cfg.Kind = apiVersion, kind
 	if cfg.FeatureGates == nil {
@@ -52,7 +53,7 @@ func Default(cfg *v1alpha1.KubeProxyConfiguration) {
 	}
 	period(&cfg.ConfigSyncPeriod, 15*time.Minute)
 	defaultAddresses(cfg)
-	defaultBackends(cfg)
+	defaultSections(cfg)
 	defaultConntrack(&cfg.Conntrack)
 	defaultClient(cfg)
 	v1.SetRecommendedLoggingConfiguration(&cfg.Logging)
@@ -80,23 +81,6 @@ func withPort(address, host, port string) string {
 		return net.JoinHostPort(bare, port)
 	}
 	return address
-}
-
-func defaultBackends(cfg *v1alpha1.KubeProxyConfiguration) {
-	if cfg.IPTables.MasqueradeBit == nil {
-		cfg.IPTables.MasqueradeBit = ptr.To[int32](14)
-	}
-	if cfg.IPTables.LocalhostNodePorts == nil {
-		cfg.IPTables.LocalhostNodePorts = ptr.To(true)
-	}
-	period(&cfg.IPTables.SyncPeriod, 30*time.Second)
-	period(&cfg.IPTables.MinSyncPeriod, time.Second)
-	if cfg.NFTables.MasqueradeBit == nil {
-		cfg.NFTables.MasqueradeBit = ptr.To[int32](14)
-	}
-	period(&cfg.NFTables.SyncPeriod, 30*time.Second)
-	period(&cfg.NFTables.MinSyncPeriod, time.Second)
-	period(&cfg.IPVS.SyncPeriod, 30*time.Second)
 }
 
 // defaultConntrack sets table size and timeouts for a busy node. The UDP timeouts stay 0, so the kernel's values apply.

@@ -3,7 +3,10 @@ package config
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"slices"
+	"strings"
 
 	"k8s.io/kube-proxy/config/v1alpha1"
 )
@@ -46,41 +49,70 @@ func New() *v1alpha1.KubeProxyConfiguration {
 	return cfg
 }
 
-// Load reads a file (YAML or JSON), sets defaults and validates. Its error joins all problems, each a *FieldError.
-// kube-proxy reads a file with unknown fields leniently. Load refuses it: with a misspelt setting, a measurement would
-// measure something else than its configuration says.
-func Load(path string) (*v1alpha1.KubeProxyConfiguration, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("proxy configuration: %w", err)
-	}
-	return parse(path, text)
+// LoadOptions are choices of Load.
+type LoadOptions struct {
+	// Strict refuses what kube-proxy only warns of: unknown fields, and fields that are set twice.
+	Strict bool
+	// Minor is the minor version of kube-proxy that the file is for. 0: any.
+	Minor int
 }
 
-// parse is Load without file access: file is only the name in errors.
-func parse(file string, text []byte) (*v1alpha1.KubeProxyConfiguration, error) {
-	cfg := &v1alpha1.KubeProxyConfiguration{}
-	lines, err := decodeStrict(file, text, cfg)
+// largestFile is the most that Load reads, in bytes.
+const largestFile = 64 << 20
+
+// Load reads the KubeProxyConfiguration of a file, sets defaults and validates. The file is YAML or JSON, as kube-proxy
+// takes it, or has the configuration among other documents, or is the ConfigMap of a cluster. The error joins all
+// problems, each a *FieldError. notes are what a user should know of settings that are accepted.
+func Load(path string, o LoadOptions) (cfg *v1alpha1.KubeProxyConfiguration, notes []string, err error) {
+	file, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, fmt.Errorf("proxy configuration: %w", err)
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, largestFile+1))
+	switch {
+	case err != nil:
+		return nil, nil, fmt.Errorf("proxy configuration: %w", err)
+	case len(text) > largestFile:
+		return nil, nil, fmt.Errorf("proxy configuration: %s: more than %d MiB", path, largestFile>>20)
+	}
+	return parse(path, text, o)
+}
+
+// parse is Load without file access: file is only the name in messages.
+func parse(file string, text []byte, o LoadOptions) (*v1alpha1.KubeProxyConfiguration, []string, error) {
+	d, others, err := find(file, text)
+	if err != nil {
+		return nil, nil, err
+	}
+	lines := d.lines()
+	if d.APIVersion != apiVersion {
+		return nil, nil, d.problem(lines["apiVersion"], "apiVersion", fmt.Sprintf("%q is not known; want %s", d.APIVersion, apiVersion))
+	}
+	cfg := &v1alpha1.KubeProxyConfiguration{}
+	unknown, err := d.decode(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	if o.Strict && len(unknown) > 0 {
+		return nil, nil, problems(unknown)
 	}
 	Default(cfg)
-	if err := Validate(cfg); err != nil {
-		return nil, placed(err, file, lines)
+	var p problems
+	validate(&p, cfg, cfg.Mode)
+	validateHiddenMetrics(&p, cfg, o.Minor)
+	if len(p) > 0 {
+		return nil, nil, p.placed(d.file, lines)
 	}
-	return cfg, nil
-}
-
-// placed adds the file and the line of its field to each problem of Validate.
-func placed(err error, file string, lines map[string]int) error {
-	var problems problems
-	if !errors.As(err, &problems) {
-		return err
+	var notes []string
+	if len(others) > 0 {
+		notes = append(notes, fmt.Sprintf("%s: left out%s", file, strings.Replace(seen(others), ", only", ":", 1)))
 	}
-	for _, problem := range problems {
-		problem.File, problem.Line = file, lines[problem.Field]
+	slices.SortStableFunc(unknown, func(a, b *FieldError) int { return a.Line - b.Line })
+	for _, one := range unknown {
+		notes = append(notes, one.Error()+" (kube-proxy only warns, too)")
 	}
-	return problems
+	return cfg, append(notes, remarks(d.file, cfg, lines)...), nil
 }
 
 // problems joins several FieldErrors into one error, one per line.
@@ -95,6 +127,14 @@ func (p problems) Unwrap() []error {
 		errs[i] = problem
 	}
 	return errs
+}
+
+// placed adds the file and the line of its field to each problem.
+func (p problems) placed(file string, lines map[string]int) problems {
+	for _, problem := range p {
+		problem.File, problem.Line = file, lines[problem.Field]
+	}
+	return p
 }
 
 func (p *problems) add(field, reason string, args ...any) {

@@ -21,7 +21,7 @@ const header = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyCon
 // The strict decoder must set the same values as the usual YAML → JSON → struct way. Only its errors differ.
 func TestLoadFullFile(t *testing.T) {
 	path := filepath.Join("testdata", "full.yaml")
-	got, err := Load(path)
+	got, _, err := Load(path, LoadOptions{Strict: true, Minor: 37})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestLoadJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := parse("config.json", text)
+	got, _, err := parse("config.json", text, LoadOptions{Strict: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestLoadJSON(t *testing.T) {
 }
 
 func TestDefaults(t *testing.T) {
-	cfg, err := parse("config.yaml", []byte(header))
+	cfg, _, err := parse("config.yaml", []byte(header), LoadOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,8 +119,8 @@ func TestDefaultAddresses(t *testing.T) {
 
 // Default keeps set values, also false or zero where the type distinguishes them from unset.
 func TestDefaultKeepsWhatIsSet(t *testing.T) {
-	cfg, err := parse("config.yaml", []byte(header+
-		"oomScoreAdj: 0\niptables: {masqueradeBit: 0, localhostNodePorts: false}\nconntrack: {maxPerCore: 0, tcpCloseWaitTimeout: 0s}\n"))
+	cfg, _, err := parse("config.yaml", []byte(header+
+		"oomScoreAdj: 0\niptables: {masqueradeBit: 0, localhostNodePorts: false}\nconntrack: {maxPerCore: 0, tcpCloseWaitTimeout: 0s}\n"), LoadOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,46 +133,51 @@ func TestDefaultKeepsWhatIsSet(t *testing.T) {
 // Each case is a whole error message, so the test also checks line numbers and wording.
 func TestLoadErrors(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
-		{"empty", "", "c.yaml: the file is empty; want kind: KubeProxyConfiguration"},
+		{"empty", "", "c.yaml: no KubeProxyConfiguration is in it"},
 		{"not YAML", header + "mode: [", "c.yaml:3: did not find expected node content"},
-		{"a list", "- 1", "c.yaml:1: want an object of kind KubeProxyConfiguration, got a list"},
-		{"two documents", header + "---\n" + header, "c.yaml:3: the file has a second document; want exactly one"},
-		{"no kind", "mode: iptables",
-			"c.yaml:1: apiVersion: missing; want kubeproxy.config.k8s.io/v1alpha1\n" +
-				"c.yaml:1: kind: missing; want KubeProxyConfiguration"},
+		{"not YAML, in a later document", header + "---\nkind: X\na: [", "c.yaml:5: did not find expected node content"},
+		{"a list", "- 1", "c.yaml:1: not an object of Kubernetes"},
+		{"two configurations", header + "---\n" + header, "c.yaml:5: a second KubeProxyConfiguration: want one"},
+		{"no kind", "mode: iptables", "c.yaml: no KubeProxyConfiguration is in it, only a document without kind"},
 		{"wrong kind", "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n",
-			`c.yaml:1: apiVersion: "kubelet.config.k8s.io/v1beta1" is not known; want kubeproxy.config.k8s.io/v1alpha1` + "\n" +
-				`c.yaml:2: kind: "KubeletConfiguration" is not known; want KubeProxyConfiguration`},
-		{"misspelt", header + "iptables:\n  masqueradebit: 3\n",
-			"c.yaml:4: iptables.masqueradebit: unknown field; did you mean masqueradeBit?"},
-		{"unknown", header + "iptables: {backend: nft}\n",
-			"c.yaml:3: iptables.backend: unknown field; known are localhostNodePorts, masqueradeAll, masqueradeBit, minSyncPeriod, syncPeriod"},
-		{"twice", header + "mode: iptables\niptables: {}\nmode: iptables\n",
-			"c.yaml:5: mode: already set on line 3"},
-		{"gate twice", header + "featureGates:\n  A: true\n  A: false\n",
-			"c.yaml:5: featureGates.A: already set on line 4"},
+			"c.yaml: no KubeProxyConfiguration is in it, only KubeletConfiguration"},
+		{"wrong version", "apiVersion: kubeproxy.config.k8s.io/v1\nkind: KubeProxyConfiguration\n",
+			`c.yaml:1: apiVersion: "kubeproxy.config.k8s.io/v1" is not known; want kubeproxy.config.k8s.io/v1alpha1`},
+		{"misspelt", header + "iptables:\n  masqueradebit: 3\n", "c.yaml:4: iptables.masqueradebit: unknown field"},
+		{"unknown", header + "iptables: {backend: nft}\n", "c.yaml:3: iptables.backend: unknown field"},
+		{"twice", header + "mode: iptables\niptables: {}\nmode: iptables\n", "c.yaml:5: mode: is set twice, the last value counts"},
+		{"gate twice", header + "featureGates:\n  A: true\n  A: false\n", "c.yaml:5: A: is set twice, the last value counts"},
 		{"wrong types", header + "clusterCIDR: 10\niptables:\n  masqueradeBit: many\n  masqueradeAll: 1\nconntrack: none\nnodePortAddresses: 10.0.0.0/8\nmode: {}\n",
-			`c.yaml:3: clusterCIDR: want a string, got "10" (put it in quotes)` + "\n" +
+			"c.yaml:3: clusterCIDR: want a string (put it in quotes), got 10\n" +
 				`c.yaml:5: iptables.masqueradeBit: want a whole number (int32), got "many"` + "\n" +
-				`c.yaml:6: iptables.masqueradeAll: want true or false, got "1"` + "\n" +
+				"c.yaml:6: iptables.masqueradeAll: want true or false, got 1\n" +
 				`c.yaml:7: conntrack: want an object, got "none"` + "\n" +
 				`c.yaml:8: nodePortAddresses: want a list, got "10.0.0.0/8"` + "\n" +
-				`c.yaml:9: mode: want a string, got an object`},
-		{"too large", header + "oomScoreAdj: 99999999999\n",
-			`c.yaml:3: oomScoreAdj: want a whole number (int32), got "99999999999"`},
+				"c.yaml:9: mode: want a string (put it in quotes), got an object"},
+		{"wrong types, deep", header + "nodePortAddresses: [primary, 7]\nfeatureGates: {A: maybe}\nlogging: {options: {json: {infoBufferSize: much}}}\n",
+			"c.yaml:3: nodePortAddresses[1]: want a string (put it in quotes), got 7\n" +
+				`c.yaml:4: featureGates.A: want true or false, got "maybe"` + "\n" +
+				`c.yaml:5: logging.options.json.infoBufferSize: want a quantity such as 4Ki, got "much"`},
+		{"too large", header + "oomScoreAdj: 99999999999\n", "c.yaml:3: oomScoreAdj: want a whole number (int32), got 99999999999"},
 		{"no unit", header + "iptables:\n  syncPeriod: 30\n",
-			`c.yaml:4: iptables.syncPeriod: want a duration with a unit, such as 30s or 1m30s, got "30"`},
+			"c.yaml:4: iptables.syncPeriod: want a duration with a unit, such as 30s or 1m30s, got 30"},
 		{"list element", header + "nodePortAddresses:\n- 10.0.0.0/8\n- primary\n- 10.0.0.1\n- primary\n",
 			`c.yaml:6: nodePortAddresses[2]: "10.0.0.1" is not a CIDR; want CIDRs, "primary", "localhost" or "all"` + "\n" +
 				`c.yaml:7: nodePortAddresses[3]: "primary" is listed twice`},
 		{"value and default disagree", header + "iptables:\n  minSyncPeriod: 31s\n",
 			"c.yaml:4: iptables.minSyncPeriod: 31s is longer than iptables.syncPeriod, 30s"},
-		{"mode", header + "mode: ipvs\n", "c.yaml:3: mode: ipvs is not supported: this proxier runs iptables and nftables"},
+		{"mode of Windows", header + "mode: kernelspace\n", "c.yaml:3: mode: kernelspace is for Windows; want iptables, ipvs or nftables"},
 		{"not in the file", header + "detectLocalMode: BridgeInterface\n",
 			"c.yaml: detectLocal.bridgeInterface: missing; detectLocalMode BridgeInterface needs it"},
+		{"hidden metrics", header + "showHiddenMetricsForVersion: '1.20'\n",
+			`c.yaml:3: showHiddenMetricsForVersion: "1.20": kube-proxy 1.37 takes only "1.36"`},
+		{"in a ConfigMap", "apiVersion: v1\nkind: ConfigMap\ndata:\n  config.conf: |\n    apiVersion: kubeproxy.config.k8s.io/v1alpha1\n    kind: KubeProxyConfiguration\n    mode: ebpf\n",
+			`c.yaml:7: mode: "ebpf" is not known; want iptables, ipvs or nftables`},
+		{"in a ConfigMap, quoted", "apiVersion: v1\nkind: ConfigMap\ndata: {config: \"apiVersion: kubeproxy.config.k8s.io/v1alpha1\\nkind: KubeProxyConfiguration\\nmode: ebpf\"}\n",
+			`c.yaml, config: mode: "ebpf" is not known; want iptables, ipvs or nftables`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := parse("c.yaml", []byte(c.text))
+			_, _, err := parse("c.yaml", []byte(c.text), LoadOptions{Strict: true, Minor: 37})
 			if err == nil {
 				t.Fatalf("accepted; want %s", c.want)
 			}
@@ -188,7 +193,7 @@ func TestLoadErrors(t *testing.T) {
 }
 
 func TestLoadMissingFile(t *testing.T) {
-	_, err := Load(filepath.Join(t.TempDir(), "none.yaml"))
+	_, _, err := Load(filepath.Join(t.TempDir(), "none.yaml"), LoadOptions{})
 	if !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("Load of a file that is not there: %v", err)
 	}

@@ -1,13 +1,18 @@
 package config
 
 import (
+	"errors"
+	"fmt"
+	"maps"
 	"net"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/component-base/featuregate"
+	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/kube-proxy/config/v1alpha1"
 	utilnet "k8s.io/utils/net"
 )
@@ -19,20 +24,28 @@ const (
 	everyIP   = "all"
 )
 
-// Validate returns every problem of a configuration after Default, joined, each a *FieldError; nil: none. A mode that
-// this proxier does not support is a problem too.
-func Validate(cfg *v1alpha1.KubeProxyConfiguration) error {
+// Validate returns every problem of a configuration after Default, joined, each a *FieldError; nil: none. It accepts what
+// kube-proxy accepts. As there, only the section of the configuration's mode counts.
+func Validate(cfg *v1alpha1.KubeProxyConfiguration) error { return ValidateFor(cfg, cfg.Mode) }
+
+// ValidateFor is Validate for a proxy that runs in another mode than the configuration's.
+func ValidateFor(cfg *v1alpha1.KubeProxyConfiguration, mode v1alpha1.ProxyMode) error {
 	var p problems
-	validateMode(&p, cfg.Mode)
-	validateBackends(&p, cfg)
-	validateConntrack(&p, &cfg.Conntrack)
-	validateLocal(&p, cfg)
-	validateNodePortAddresses(&p, cfg.NodePortAddresses)
+	validate(&p, cfg, mode)
+	return p.orNil()
+}
+
+func validate(p *problems, cfg *v1alpha1.KubeProxyConfiguration, mode v1alpha1.ProxyMode) {
+	validateMode(p, cfg.Mode)
+	validateSection(p, cfg, mode)
+	validateConntrack(p, &cfg.Conntrack)
+	validateLocal(p, cfg)
+	validateNodePortAddresses(p, cfg.NodePortAddresses)
 	if utilnet.ParseIPSloppy(cfg.BindAddress) == nil {
 		p.add("bindAddress", "%q is not an IP address", cfg.BindAddress)
 	}
-	validateHostPort(&p, "healthzBindAddress", cfg.HealthzBindAddress)
-	validateHostPort(&p, "metricsBindAddress", cfg.MetricsBindAddress)
+	validateHostPort(p, "healthzBindAddress", cfg.HealthzBindAddress)
+	validateHostPort(p, "metricsBindAddress", cfg.MetricsBindAddress)
 	if adj := cfg.OOMScoreAdj; adj != nil && (*adj < -1000 || *adj > 1000) {
 		p.add("oomScoreAdj", "%d is not within -1000..1000", *adj)
 	}
@@ -42,25 +55,78 @@ func Validate(cfg *v1alpha1.KubeProxyConfiguration) error {
 	if client := &cfg.ClientConnection; client.Burst < 0 {
 		p.add("clientConnection.burst", "%d is below 0", client.Burst)
 	}
-	return p.orNil()
+	validateLogging(p, cfg)
 }
 
 func validateMode(p *problems, mode v1alpha1.ProxyMode) {
-	switch mode {
-	case ModeIPTables, ModeNFTables:
-	case ModeIPVS, ModeKernelspace:
-		p.add("mode", "%s is not supported: this proxier runs iptables and nftables", mode)
+	switch {
+	case slices.Contains(modes, mode):
+	case mode == ModeKernelspace:
+		p.add("mode", "kernelspace is for Windows; want iptables, ipvs or nftables")
 	default:
-		p.add("mode", "%q is not known; want iptables or nftables", mode)
+		p.add("mode", "%q is not known; want iptables, ipvs or nftables", mode)
 	}
 }
 
-func validateBackends(p *problems, cfg *v1alpha1.KubeProxyConfiguration) {
+func validateSection(p *problems, cfg *v1alpha1.KubeProxyConfiguration, mode v1alpha1.ProxyMode) {
 	validateBit(p, "iptables.masqueradeBit", cfg.IPTables.MasqueradeBit)
-	validatePeriods(p, "iptables", cfg.IPTables.SyncPeriod, cfg.IPTables.MinSyncPeriod)
-	validateBit(p, "nftables.masqueradeBit", cfg.NFTables.MasqueradeBit)
-	validatePeriods(p, "nftables", cfg.NFTables.SyncPeriod, cfg.NFTables.MinSyncPeriod)
-	validatePeriods(p, "ipvs", cfg.IPVS.SyncPeriod, cfg.IPVS.MinSyncPeriod)
+	s := sectionOf(cfg, mode)
+	validatePeriods(p, s.name, *s.sync, *s.least)
+	switch mode {
+	case ModeNFTables:
+		validateBit(p, "nftables.masqueradeBit", cfg.NFTables.MasqueradeBit)
+	case ModeIPVS:
+		for field, timeout := range map[string]metav1.Duration{"tcpTimeout": cfg.IPVS.TCPTimeout, "tcpFinTimeout": cfg.IPVS.TCPFinTimeout, "udpTimeout": cfg.IPVS.UDPTimeout} {
+			if timeout.Duration < 0 {
+				p.add("ipvs."+field, "%v is below 0", timeout.Duration)
+			}
+		}
+		for i, cidr := range cfg.IPVS.ExcludeCIDRs {
+			if _, err := parsePrefix(cidr); err != nil {
+				p.add(elementOf("ipvs.excludeCIDRs", i), "%q is not a CIDR", cidr)
+			}
+		}
+	}
+}
+
+// validateLogging: kube-proxy writes text or JSON.
+func validateLogging(p *problems, cfg *v1alpha1.KubeProxyConfiguration) {
+	gates, set := featuregate.NewFeatureGate(), maps.Clone(cfg.FeatureGates)
+	err := logsapi.AddFeatureGates(gates)
+	maps.DeleteFunc(set, func(name string, _ bool) bool { return gates.GetAll()[featuregate.Feature(name)].PreRelease == "" }) // unknown, or GA
+	if err = errors.Join(err, gates.SetFromMap(set)); err != nil {
+		p.add("featureGates", "%v", err)
+	}
+	logging := cfg.Logging
+	switch logging.Format {
+	case logsapi.JSONLogFormat:
+		if len(logging.VModule) > 0 {
+			p.add("logging.vmodule", "only for format text")
+		}
+		logging.Format, logging.VModule = logsapi.DefaultLogFormat, nil // this program has no encoder of JSON to check for
+	case logsapi.DefaultLogFormat:
+	default:
+		p.add("logging.format", "%q is not known; want text or json", logging.Format)
+		return
+	}
+	for _, err := range logsapi.Validate(&logging, gates, field.NewPath("logging")) {
+		p.add(err.Field, "%s", strings.TrimPrefix(err.ErrorBody(), "Invalid value: "))
+	}
+}
+
+// CheckHiddenMetrics checks showHiddenMetricsForVersion for a minor version of kube-proxy; 0: unknown.
+func CheckHiddenMetrics(cfg *v1alpha1.KubeProxyConfiguration, minor int) error {
+	var p problems
+	validateHiddenMetrics(&p, cfg, minor)
+	return p.orNil()
+}
+
+// validateHiddenMetrics: kube-proxy takes only its previous minor version.
+func validateHiddenMetrics(p *problems, cfg *v1alpha1.KubeProxyConfiguration, minor int) {
+	want := fmt.Sprintf("1.%d", minor-1)
+	if version := cfg.ShowHiddenMetricsForVersion; version != "" && minor > 0 && version != want {
+		p.add("showHiddenMetricsForVersion", "%q: kube-proxy 1.%d takes only %q", version, minor, want)
+	}
 }
 
 // validateBit: the packet mark has 32 bits.
@@ -105,11 +171,12 @@ func validateConntrack(p *problems, ct *v1alpha1.KubeProxyConntrackConfiguration
 	timeout("udpStreamTimeout", ct.UDPStreamTimeout.Duration)
 }
 
-// validateLocal checks the mode of local detection. clusterCIDR must be valid in every mode.
+// validateLocal checks the mode of local detection, and the field that this mode uses.
 func validateLocal(p *problems, cfg *v1alpha1.KubeProxyConfiguration) {
-	validateClusterCIDR(p, cfg.ClusterCIDR)
 	switch cfg.DetectLocalMode {
-	case LocalModeClusterCIDR, LocalModeNodeCIDR:
+	case LocalModeClusterCIDR:
+		validateClusterCIDR(p, cfg.ClusterCIDR)
+	case LocalModeNodeCIDR:
 	case LocalModeBridgeInterface:
 		validateInterface(p, "detectLocal.bridgeInterface", cfg.DetectLocal.BridgeInterface, cfg.DetectLocalMode)
 	case LocalModeInterfaceNamePrefix:
@@ -140,16 +207,9 @@ func validateClusterCIDR(p *problems, list string) {
 	}
 }
 
-// interfaceName: IFNAMSIZ allows 15 bytes. A name has no slash and no blank. A + at the end of an iptables -i argument
-// means a name prefix; only the proxier adds it.
-var interfaceName = regexp.MustCompile(`^[^\s/+!]{1,15}$`)
-
 func validateInterface(p *problems, field, name string, mode v1alpha1.LocalMode) {
-	switch {
-	case name == "":
+	if name == "" {
 		p.add(field, "missing; detectLocalMode %s needs it", mode)
-	case !interfaceName.MatchString(name):
-		p.add(field, "%q is not an interface name or prefix: want 1 to 15 characters, no blank, slash, plus or exclamation mark", name)
 	}
 }
 
@@ -169,7 +229,7 @@ func validateNodePortAddresses(p *problems, addresses []string) {
 	}
 }
 
-// validateHostPort requires an IP address and a port to listen on. With port 0 the kernel chooses one.
+// validateHostPort requires an IP address and a port to listen on.
 func validateHostPort(p *problems, field, address string) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -179,7 +239,7 @@ func validateHostPort(p *problems, field, address string) {
 	if utilnet.ParseIPSloppy(host) == nil {
 		p.add(field, "%q is not an IP address", host)
 	}
-	if _, err := utilnet.ParsePort(port, true); err != nil {
-		p.add(field, "%q is not a port, 0..65535", port)
+	if _, err := utilnet.ParsePort(port, false); err != nil {
+		p.add(field, "%q is not a port, 1..65535", port)
 	}
 }

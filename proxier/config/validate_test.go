@@ -5,6 +5,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/kube-proxy/config/v1alpha1"
 	"k8s.io/utils/ptr"
 )
@@ -21,7 +22,7 @@ func TestValidate(t *testing.T) {
 		{"highest bit", func(c *v1alpha1.KubeProxyConfiguration) { c.IPTables.MasqueradeBit = ptr.To[int32](31) }, ""},
 		{"bit too high", func(c *v1alpha1.KubeProxyConfiguration) { c.IPTables.MasqueradeBit = ptr.To[int32](32) },
 			"iptables.masqueradeBit: 32 is not within 0..31"},
-		{"bit below 0", func(c *v1alpha1.KubeProxyConfiguration) { c.NFTables.MasqueradeBit = ptr.To[int32](-1) },
+		{"bit below 0", func(c *v1alpha1.KubeProxyConfiguration) { c.Mode, c.NFTables.MasqueradeBit = ModeNFTables, ptr.To[int32](-1) },
 			"nftables.masqueradeBit: -1 is not within 0..31"},
 		{"no period", func(c *v1alpha1.KubeProxyConfiguration) { c.IPTables.SyncPeriod = period(0) },
 			"iptables.syncPeriod: 0s is not above 0"},
@@ -31,9 +32,27 @@ func TestValidate(t *testing.T) {
 		{"minimum as long as the period", func(c *v1alpha1.KubeProxyConfiguration) { c.IPTables.MinSyncPeriod = period(30 * time.Second) }, ""},
 		{"no config period", func(c *v1alpha1.KubeProxyConfiguration) { c.ConfigSyncPeriod = period(-1) },
 			"configSyncPeriod: -1ns is not above 0"},
-		{"IPVS", func(c *v1alpha1.KubeProxyConfiguration) { c.Mode = ModeIPVS },
-			"mode: ipvs is not supported: this proxier runs iptables and nftables"},
-		{"unknown mode", func(c *v1alpha1.KubeProxyConfiguration) { c.Mode = "ebpf" }, `mode: "ebpf" is not known; want iptables or nftables`},
+		{"IPVS", func(c *v1alpha1.KubeProxyConfiguration) { c.Mode = ModeIPVS }, ""},
+		{"periods of another mode", func(c *v1alpha1.KubeProxyConfiguration) {
+			c.NFTables.SyncPeriod, c.IPVS.SyncPeriod, c.IPVS.TCPTimeout = period(-1), period(-1), period(-1)
+			c.NFTables.MasqueradeBit = ptr.To[int32](99)
+		}, ""},
+		{"IPVS's own", func(c *v1alpha1.KubeProxyConfiguration) {
+			c.Mode, c.IPVS.TCPTimeout, c.IPVS.ExcludeCIDRs = ModeIPVS, period(-1), []string{"10.0.0.0"}
+		}, "ipvs.tcpTimeout: -1ns is below 0\nipvs.excludeCIDRs[0]: \"10.0.0.0\" is not a CIDR"},
+		{"unknown mode", func(c *v1alpha1.KubeProxyConfiguration) { c.Mode = "ebpf" }, `mode: "ebpf" is not known; want iptables, ipvs or nftables`},
+		{"log format", func(c *v1alpha1.KubeProxyConfiguration) { c.Logging.Format = "xml" }, `logging.format: "xml" is not known; want text or json`},
+		{"JSON log", func(c *v1alpha1.KubeProxyConfiguration) { c.Logging.Format = "json" }, ""},
+		{"verbosity by file as JSON", func(c *v1alpha1.KubeProxyConfiguration) {
+			c.Logging.Format, c.Logging.VModule = "json", []logsapi.VModuleItem{{FilePattern: "a", Verbosity: 3}}
+		}, "logging.vmodule: only for format text"},
+		{"log options", func(c *v1alpha1.KubeProxyConfiguration) { c.Logging.Options.Text.SplitStream = true },
+			"logging.options.text.splitStream: Forbidden: Feature LoggingAlphaOptions is disabled"},
+		{"log options, with their gate", func(c *v1alpha1.KubeProxyConfiguration) {
+			c.Logging.Options.Text.SplitStream, c.FeatureGates = true, map[string]bool{"LoggingAlphaOptions": true, "Other": true}
+		}, ""},
+		{"port 0", func(c *v1alpha1.KubeProxyConfiguration) { c.MetricsBindAddress = "127.0.0.1:0" },
+			`metricsBindAddress: "0" is not a port, 1..65535`},
 		{"OOM score", func(c *v1alpha1.KubeProxyConfiguration) { c.OOMScoreAdj = ptr.To[int32](-1001) },
 			"oomScoreAdj: -1001 is not within -1000..1000"},
 		{"conntrack", func(c *v1alpha1.KubeProxyConfiguration) {
@@ -46,7 +65,7 @@ func TestValidate(t *testing.T) {
 		{"server addresses", func(c *v1alpha1.KubeProxyConfiguration) {
 			c.HealthzBindAddress = "localhost:10256"
 			c.MetricsBindAddress = "127.0.0.1:65536"
-		}, "healthzBindAddress: \"localhost\" is not an IP address\nmetricsBindAddress: \"65536\" is not a port, 0..65535"},
+		}, "healthzBindAddress: \"localhost\" is not an IP address\nmetricsBindAddress: \"65536\" is not a port, 1..65535"},
 		{"no port", func(c *v1alpha1.KubeProxyConfiguration) { c.HealthzBindAddress = "0.0.0.0.1" },
 			`healthzBindAddress: "0.0.0.0.1" is not of the form IP:port`},
 		{"dual-stack cluster", func(c *v1alpha1.KubeProxyConfiguration) { c.ClusterCIDR = "fd00::/56,10.0.0.0/8" }, ""},
@@ -62,7 +81,10 @@ func TestValidate(t *testing.T) {
 			"detectLocal.interfaceNamePrefix: missing; detectLocalMode InterfaceNamePrefix needs it"},
 		{"prefix with its plus", func(c *v1alpha1.KubeProxyConfiguration) {
 			c.DetectLocalMode, c.DetectLocal.InterfaceNamePrefix = LocalModeInterfaceNamePrefix, "veth+"
-		}, `detectLocal.interfaceNamePrefix: "veth+" is not an interface name or prefix: want 1 to 15 characters, no blank, slash, plus or exclamation mark`},
+		}, ""},
+		{"cluster of no use", func(c *v1alpha1.KubeProxyConfiguration) {
+			c.DetectLocalMode, c.ClusterCIDR = LocalModeNodeCIDR, "10.0.0.0/8,11.0.0.0/8"
+		}, ""},
 		{"bridge", func(c *v1alpha1.KubeProxyConfiguration) {
 			c.DetectLocalMode, c.DetectLocal.BridgeInterface = LocalModeBridgeInterface, "cbr0"
 		}, ""},

@@ -1,0 +1,202 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	yamlv3 "go.yaml.in/yaml/v3"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+// document is one YAML or JSON document of a file, or a text in one, as a ConfigMap has it.
+type document struct {
+	file  string
+	text  []byte
+	above int // lines of the file before the text; below 0: unknown
+	json  []byte
+	head
+}
+
+// head is what decides how to read the rest.
+type head struct {
+	APIVersion string            `json:"apiVersion"`
+	Kind       string            `json:"kind"`
+	Data       map[string]string `json:"data"`
+	Items      []json.RawMessage `json:"items"`
+}
+
+// find returns the only KubeProxyConfiguration of a text, and the kinds of what else the text has. A file may have more
+// documents, as kubeadm's has, or may be the ConfigMap of a cluster, or a list of such objects.
+func find(file string, text []byte) (found *document, others []string, err error) {
+	var all []*document
+	pending, err := split(file, bytes.TrimPrefix(text, []byte("\ufeff")), 0) // a byte order mark
+	for ; err == nil && len(pending) > 0; pending = pending[1:] {
+		d := pending[0]
+		var inside []*document
+		switch {
+		case d.Kind == kind:
+			all = append(all, d)
+			continue
+		case d.Kind == "ConfigMap":
+			inside, err = d.configMap()
+		case strings.HasSuffix(d.Kind, "List"):
+			inside, err = d.items()
+		default:
+			others = append(others, d.Kind)
+			continue
+		}
+		pending = append(pending, inside...)
+	}
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case len(all) == 0:
+		return nil, nil, &FieldError{File: file, Reason: fmt.Sprintf("no %s is in it%s", kind, seen(others))}
+	case len(all) > 1:
+		return nil, nil, &FieldError{File: file, Line: all[1].lines()["kind"], Reason: fmt.Sprintf("a second %s: want one", kind)}
+	}
+	return all[0], others, nil
+}
+
+// seen lists kinds for a message.
+func seen(kinds []string) string {
+	kinds = slices.Compact(slices.Sorted(slices.Values(kinds)))
+	for i := range kinds {
+		if kinds[i] == "" {
+			kinds[i] = "a document without kind"
+		}
+	}
+	if len(kinds) == 0 {
+		return ""
+	}
+	return ", only " + strings.Join(kinds, ", ")
+}
+
+// split returns the documents of a text, without empty ones.
+func split(file string, text []byte, above int) (all []*document, err error) {
+	one := func(from, to, above int) error {
+		d := &document{file: file, text: text[from:to], above: above}
+		if err := d.parse(); err != nil {
+			return err
+		}
+		if string(d.json) != "null" {
+			all = append(all, d)
+		}
+		return nil
+	}
+	from, offset, begun, line := 0, 0, above, above
+	for row := range bytes.Lines(text) {
+		if mark := bytes.TrimRight(row, " \t\r\n"); string(mark) == "---" || string(mark) == "..." || bytes.HasPrefix(row, []byte("--- ")) {
+			if err := one(from, offset, begun); err != nil {
+				return nil, err
+			}
+			from, begun = offset+len("---"), line
+		}
+		offset += len(row)
+		if above >= 0 {
+			line++
+		}
+	}
+	return all, one(from, offset, begun)
+}
+
+// parse converts the text to JSON, as kube-proxy does, and reads its head.
+func (d *document) parse() (err error) {
+	if d.json = d.text; !json.Valid(d.text) {
+		if d.json, err = yaml.YAMLToJSON(d.text); err != nil {
+			return d.syntaxError(err)
+		}
+	}
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(d.json, &d.head); err != nil && d.Kind == "" {
+		return d.problem(d.lineOf(1), "", "not an object of Kubernetes")
+	}
+	return nil
+}
+
+// configMap returns the documents in a ConfigMap's texts, such as config.conf of kubeadm or config of EKS. A text of
+// another format, such as a script, has none.
+func (d *document) configMap() (all []*document, err error) {
+	lines := d.lines()
+	for _, key := range slices.Sorted(maps.Keys(d.Data)) {
+		text := d.Data[key]
+		if !strings.Contains(text, kind) {
+			continue
+		}
+		above, name := -1, d.file+", "+key
+		if line := lines["data."+key]; line > 0 && d.isBlock(line) {
+			above, name = line, d.file // a block of text begins below its key
+		}
+		inside, err := split(name, []byte(text), above)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, inside...)
+	}
+	return all, nil
+}
+
+// blockKey matches the line of a key whose value is a block of text, with its lines as they are.
+var blockKey = regexp.MustCompile(`:\s*\|[-+0-9]*\s*$`)
+
+// isBlock reports whether a line of the file has such a key.
+func (d *document) isBlock(line int) bool {
+	rows := bytes.Split(d.text, []byte("\n"))
+	return line-d.above <= len(rows) && blockKey.Match(rows[line-d.above-1])
+}
+
+// items returns the objects of a list, without their lines.
+func (d *document) items() (all []*document, err error) {
+	for _, item := range d.Items {
+		one := &document{file: d.file, text: item, above: -1}
+		if err := one.parse(); err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+// lineOf returns the line in the file of a line of the text; 0: unknown.
+func (d *document) lineOf(line int) int {
+	if d.above < 0 || line == 0 {
+		return 0
+	}
+	return d.above + line
+}
+
+// lines returns the line in the file of each field, by its path.
+func (d *document) lines() map[string]int {
+	lines := map[string]int{}
+	text := d.text
+	if json.Valid(text) {
+		text = bytes.ReplaceAll(text, []byte("\t"), []byte(" ")) // YAML has no tabs; in valid JSON they are only white space
+	}
+	var root yamlv3.Node
+	if d.above < 0 || yamlv3.Unmarshal(text, &root) != nil || len(root.Content) == 0 {
+		return lines
+	}
+	var walk func(n *yamlv3.Node, path string)
+	walk = func(n *yamlv3.Node, path string) {
+		if n.Kind == yamlv3.AliasNode {
+			n = n.Alias
+		}
+		for i := 0; n.Kind == yamlv3.MappingNode && i+1 < len(n.Content); i += 2 {
+			key, value := n.Content[i], n.Content[i+1]
+			field := strings.TrimPrefix(path+"."+key.Value, ".")
+			lines[field] = d.above + key.Line
+			walk(value, field)
+		}
+		for i := 0; n.Kind == yamlv3.SequenceNode && i < len(n.Content); i++ {
+			lines[elementOf(path, i)] = d.above + n.Content[i].Line
+			walk(n.Content[i], elementOf(path, i))
+		}
+	}
+	walk(root.Content[0], "")
+	return lines
+}
