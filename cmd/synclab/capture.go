@@ -41,6 +41,10 @@ func newCapture(s streams) *cobra.Command {
 Service proxy reads of them to a file for 'synclab run -f' and 'synclab rules -f'.
 It only reads, and needs the right to list these three.
 
+If the cluster keeps kube-proxy's configuration in a ConfigMap of kube-system, as
+kubeadm and EKS do, and it may be read, it is written beside the file, as
+NAME.kube-proxy.yaml. Commands that read the file with -f use it.
+
 --anonymize replaces names, zones, addresses, ranges, NodePorts and times by random
 ones, consistently: the rules are as many and of the same shape. Nothing is kept
 that could reverse it. The file still has the ports of Services and endpoints, the
@@ -124,10 +128,42 @@ func runCapture(ctx context.Context, s streams, o captureOptions) error {
 		return err
 	}
 	fmt.Fprintf(s.err, "%d Services, %d EndpointSlices and %d Nodes of %s\n", len(objects.Services), len(objects.Slices), len(objects.Nodes), cfg.Host)
+	if err := captureConfig(ctx, s, client, o); err != nil {
+		return err
+	}
 	if ranges != nil {
 		tellRanges(s.err, "Services are in", ranges.Services)
 		tellRanges(s.err, "pods are in", ranges.Pods)
 	}
+	return nil
+}
+
+// captureConfig writes the cluster's kube-proxy ConfigMap beside the objects, where commands with -f find it.
+func captureConfig(ctx context.Context, s streams, client kubernetes.Interface, o captureOptions) error {
+	empty := "it has addresses, which --anonymize cannot replace"
+	var text []byte
+	var err error
+	switch {
+	case o.anonymize:
+	case o.out == "-":
+		empty = "-o - writes the objects only"
+	default:
+		if text, empty, err = capture.ProxyConfig(ctx, client); err != nil {
+			empty = err.Error() // the objects are written already
+		}
+	}
+	if text == nil {
+		fmt.Fprintf(s.err, "without kube-proxy's configuration: %s; --proxy-config gives it later\n", empty)
+		return nil
+	}
+	path := capturedConfig(o.out)
+	if _, err := os.Stat(path); !o.force && !errors.Is(err, fs.ErrNotExist) {
+		return badInput(fmt.Errorf("%s exists; --force replaces it", path))
+	}
+	if err := outfile.Write(path, text, 0o600); err != nil {
+		return err
+	}
+	fmt.Fprintln(s.err, "kube-proxy's configuration:", path)
 	return nil
 }
 

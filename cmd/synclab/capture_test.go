@@ -1,13 +1,17 @@
 package main
 
 import (
+	"io"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 	"k8s.io/utils/clock"
 
 	"synclab/scenarios"
@@ -139,6 +143,63 @@ func TestCaptureOfLegacyAddresses(t *testing.T) {
 		if w, g := strings.Count(want, part), strings.Count(hidden, part); w != g || w == 0 {
 			t.Errorf("anonymized, %q is %d times in the rules; want %d", part, g, w)
 		}
+	}
+}
+
+// A capture takes kube-proxy's configuration along, and commands that read the capture use it.
+func TestCaptureConfig(t *testing.T) {
+	objects, err := world.Generate(scenarios.Shape{Services: 3, Endpoints: scenarios.Endpoints{Count: 2}}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster := api.NewCluster(clock.RealClock{})
+	t.Cleanup(cluster.Stop)
+	if err := cluster.Load(t.Context(), objects); err != nil {
+		t.Fatal(err)
+	}
+	f, err := front.New(cluster, front.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/", f)
+	mux.HandleFunc("/api/v1/namespaces/kube-system/configmaps/kube-proxy", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kube-proxy", "namespace": "kube-system"}, "data": {"config.conf":
+			"apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nmode: iptables\niptables: {masqueradeAll: true, minSyncPeriod: 6s}\n"}}`))
+	})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	text, err := front.Kubeconfig(server.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	kubeconfig, snapshot := filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "snapshot.yaml")
+	if err := os.WriteFile(kubeconfig, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	beside := filepath.Join(dir, "snapshot.kube-proxy.yaml")
+	if status, _, stderr := invoke(t, "capture", "--kubeconfig", kubeconfig, "-o", snapshot); status != exitDone || !strings.Contains(stderr, "kube-proxy's configuration: "+beside) {
+		t.Fatalf("capture: status %d, %s", status, stderr)
+	}
+	const masqueradeAll = `cluster IP" -m tcp --dport 80 -j KUBE-MARK-MASQ`
+	status, rules, stderr := invoke(t, "rules", "-f", snapshot)
+	if status != exitDone || !strings.Contains(rules, masqueradeAll) || !strings.Contains(stderr, "settings: "+beside) {
+		t.Errorf("rules: status %d, %s\n%s", status, stderr, rules)
+	}
+	var flags planFlags
+	cmd := &cobra.Command{}
+	flags.register(cmd)
+	if err := cmd.ParseFlags([]string{"-f", snapshot, "--churn", "1"}); err != nil {
+		t.Fatal(err)
+	}
+	q, notes, err := flags.question(t.Context(), cmd, streams{strings.NewReader(""), io.Discard, io.Discard})
+	if err != nil || q.Policy == nil || q.Policy.MinSyncPeriod != 6*time.Second || !strings.Contains(strings.Join(notes, "\n"), "minSyncPeriod 6s, of mode iptables") {
+		t.Errorf("plan: %+v, %q, %v", q.Policy, notes, err)
+	}
+	if status, _, stderr := invoke(t, "capture", "--kubeconfig", kubeconfig, "--force", "--anonymize", "-o", filepath.Join(dir, "hidden.yaml")); status != exitDone || !strings.Contains(stderr, "without kube-proxy's configuration") {
+		t.Errorf("anonymized: status %d, %s", status, stderr)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"synclab/bench"
 	"synclab/cmd/synclab/planning"
 	"synclab/cmd/synclab/terminal"
+	"synclab/proxier/config"
 	"synclab/proxier/runner"
 	"synclab/reports"
 	"synclab/reports/capacity"
@@ -28,6 +29,7 @@ import (
 // planFlags are the flags of `synclab plan`.
 type planFlags struct {
 	cluster            planCluster
+	proxy              proxyConfigFlag
 	grow               []string
 	slos               sloFlags
 	from               planModel
@@ -45,9 +47,10 @@ type planFlags struct {
 func (f *planFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	f.cluster.register(cmd)
+	f.proxy.register(cmd)
 	flags.StringSliceVar(&f.grow, "grow", nil, "growth of the cluster, a `list`: services=2x,endpoints=+20%,nodes=5000,churn=1.5x (default of churn: grows with the number of endpoints)")
 	f.slos.register(cmd)
-	flags.DurationVar(&f.minSyncPeriod, "min-sync-period", 0, "minSyncPeriod in use today: a `time` (default 1s)")
+	flags.DurationVar(&f.minSyncPeriod, "min-sync-period", 0, "minSyncPeriod in use today: a `time` (default: that of --proxy-config, or 1s)")
 	flags.StringVar(&f.policy, "policy", "", "what minSyncPeriod limits today: `token-bucket`, the time between starts of syncs, or completion-to-start, from the end of one sync to the next start (default: each subject's own)")
 	f.from.register(cmd)
 	flags.DurationVar(&f.length, "length", 0, "simulated `time` per answer (default: as its quantiles need)")
@@ -72,7 +75,7 @@ func (f *planFlags) register(cmd *cobra.Command) {
 	for _, flag := range []string{"min-sync-period", "length", "watch-delay", "seed"} {
 		terminal.Complete(cmd, flag)
 	}
-	moreFlags(cmd, "cpu", "memory", "first-sync", "min-sync-period", "policy", "length", "watch-delay", "seed", "force", "no-png", "other-machine", "kernel", "budget", "within")
+	moreFlags(cmd, "proxy-config", "cpu", "memory", "first-sync", "min-sync-period", "policy", "length", "watch-delay", "seed", "force", "no-png", "other-machine", "kernel", "budget", "within")
 }
 
 // completeGrowth completes the last part of a list with the quantities that the list lacks.
@@ -225,8 +228,20 @@ func (f *planFlags) question(ctx context.Context, cmd *cobra.Command, s streams)
 		}
 	}
 	q.Seed, q.Length, q.WatchDelay = f.seed, f.length, f.watchDelay
+	f.proxy.find(s, f.cluster.manifests.paths)
+	cfg, err := f.proxy.load(s, pinnedMinor)
+	if err != nil {
+		return q, nil, err
+	}
 	if q.Today, notes, err = f.cluster.read(ctx, cmd, s); err != nil {
 		return q, nil, err
+	}
+	if period := config.SettingsOf(cfg, cfg.Mode).MinSyncPeriod; f.proxy.path != "" && !given("min-sync-period") {
+		if q.Policy == nil {
+			q.Policy = &capacity.Policy{}
+		}
+		q.Policy.MinSyncPeriod = period
+		notes = append(notes, fmt.Sprintf("from %s: minSyncPeriod %v, of mode %s", f.proxy.path, period, cfg.Mode))
 	}
 	if q.Growth, err = planning.ParseGrowth(f.grow, q.Today); err != nil {
 		return q, nil, badUsage(cmd, "%w", err)

@@ -22,7 +22,9 @@ func TestValidate(t *testing.T) {
 		{"highest bit", func(c *v1alpha1.KubeProxyConfiguration) { c.IPTables.MasqueradeBit = ptr.To[int32](31) }, ""},
 		{"bit too high", func(c *v1alpha1.KubeProxyConfiguration) { c.IPTables.MasqueradeBit = ptr.To[int32](32) },
 			"iptables.masqueradeBit: 32 is not within 0..31"},
-		{"bit below 0", func(c *v1alpha1.KubeProxyConfiguration) { c.Mode, c.NFTables.MasqueradeBit = ModeNFTables, ptr.To[int32](-1) },
+		{"bit below 0", func(c *v1alpha1.KubeProxyConfiguration) {
+			c.Mode, c.NFTables.MasqueradeBit = ModeNFTables, ptr.To[int32](-1)
+		},
 			"nftables.masqueradeBit: -1 is not within 0..31"},
 		{"no period", func(c *v1alpha1.KubeProxyConfiguration) { c.IPTables.SyncPeriod = period(0) },
 			"iptables.syncPeriod: 0s is not above 0"},

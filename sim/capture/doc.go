@@ -7,6 +7,7 @@
 //     and reveal nothing about the cluster (anonymize.go, addresses.go). It copies the fields on a list, and nothing
 //     else.
 //  4. sim.WriteObjects writes the result, sim.ReadObjects reads it.
+//  5. ProxyConfig takes the ConfigMap with kube-proxy's configuration, if the cluster has one.
 //
 // Not modelled: one moment for all kinds. Kinds are listed one after another, so a Service may be newer than its
 // slices. A load balancer without an address gets one when the file is read, like one in a manifest (sim.ReadObjects).
