@@ -73,8 +73,11 @@ func (d *document) syntaxError(err error) *FieldError {
 	m := yamlLine.FindStringSubmatch(strings.Join(strings.Fields(err.Error()), " "))
 	line, _ := strconv.Atoi(m[1])
 	reason := m[2]
-	if strings.Contains(reason, "invalid map key") { // the parser prints the key as a Go value
-		reason = "a key that is not a string: if this is a template, render it first"
+	switch {
+	case bytes.Contains(d.text, []byte("{{")), bytes.Contains(d.text, []byte("{%")):
+		reason = "this is a template: render it first"
+	case strings.Contains(reason, "invalid map key"): // the parser prints the key as a Go value
+		reason = "a key that is not a string"
 	}
 	return d.problem(d.lineOf(line), "", reason)
 }

@@ -85,6 +85,9 @@ func fieldsOf(cfg *v1alpha1.KubeProxyConfiguration) map[string]string {
 	fields := map[string]string{}
 	var walk func(path string, value any)
 	walk = func(path string, value any) {
+		if list, isList := value.([]any); isList && len(list) == 0 {
+			value = nil
+		}
 		inside, isObject := value.(map[string]any)
 		for key, value := range inside {
 			walk(strings.TrimPrefix(path+"."+key, "."), value)
