@@ -75,9 +75,9 @@ type edit struct {
 	add  []pod
 }
 
-// podKey names the pod behind an endpoint. The name is the same in both families if the endpoint has a TargetRef.
+// podKey names the pod behind an endpoint. The name is the same in both families if the endpoint has a TargetRef with a name.
 func podKey(e *discoveryv1.Endpoint) string {
-	if e.TargetRef != nil {
+	if e.TargetRef != nil && e.TargetRef.Name != "" {
 		return e.TargetRef.Name
 	}
 	return e.Addresses[0]
@@ -156,16 +156,16 @@ func (g *sliceGroup) settle(created, changed, emptied []*discoveryv1.EndpointSli
 		changed = append(changed, reused)
 		created, emptied = created[:len(created)-1], emptied[1:]
 	}
-	now := map[types.UID]*discoveryv1.EndpointSlice{}
+	now := map[string]*discoveryv1.EndpointSlice{} // by name: the slices of a group share their namespace
 	for _, s := range changed {
-		now[s.UID] = s
+		now[s.Name] = s
 	}
 	for _, s := range emptied {
-		now[s.UID] = nil
+		now[s.Name] = nil
 	}
 	kept := g.slices[:0]
 	for _, s := range g.slices {
-		replaced, ok := now[s.UID]
+		replaced, ok := now[s.Name]
 		if !ok {
 			replaced = s
 		}

@@ -82,6 +82,7 @@ func TestTracesLeadWhereTheWorldIs(t *testing.T) {
 		"dual":      generated("IPv4", "IPv6"),
 		"WorldOf":   WorldOf(generated("IPv4", "IPv6").Objects(), 9),
 		"no nodes":  WorldOf(&sim.Objects{Services: generated("IPv4").Objects().Services, Slices: generated("IPv4").Objects().Slices, Nodes: generated("IPv4").Objects().Nodes[:3]}, 1),
+		"no UIDs":   WorldOf(withoutUIDs(created(t, scenarios.Shape{Services: 4, Endpoints: scenarios.Endpoints{Count: 250}, Nodes: 5}, 3).Objects()), 3),
 		"few ports": created(t, scenarios.Shape{Services: 12, Endpoints: scenarios.Endpoints{Count: 30}, Nodes: 5}, 2),
 	}
 	for name, w := range worlds {
@@ -108,6 +109,26 @@ func TestTracesLeadWhereTheWorldIs(t *testing.T) {
 			}
 		})
 	}
+}
+
+// withoutUIDs makes objects like hand-written ones.
+func withoutUIDs(o *sim.Objects) *sim.Objects {
+	var bare sim.Objects
+	for _, s := range o.Services {
+		s = s.DeepCopy()
+		s.UID = ""
+		bare.Services = append(bare.Services, s)
+	}
+	for _, s := range o.Slices {
+		s = s.DeepCopy()
+		s.UID = ""
+		for i := range s.Endpoints {
+			s.Endpoints[i].TargetRef = &corev1.ObjectReference{Kind: "Pod"}
+		}
+		bare.Slices = append(bare.Slices, s)
+	}
+	bare.Nodes = o.Nodes
+	return &bare
 }
 
 // state is the set of objects after a trace.
