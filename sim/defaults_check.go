@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -46,8 +47,9 @@ func CheckService(service *corev1.Service, l *Legacy) field.ErrorList {
 	} else if len(spec.Ports) == 0 && spec.ClusterIP != corev1.ClusterIPNone {
 		errs = append(errs, field.Required(path.Child("ports"), "only a headless or ExternalName Service may have none"))
 	}
-	if spec.ClusterIP == corev1.ClusterIPNone && ExternallyReachable(service) {
-		errs = append(errs, field.Invalid(path.Child("clusterIP"), spec.ClusterIP, "a Service reached from outside of the cluster cannot be headless"))
+	// The API allows externalIPs of a headless Service; proxies ignore them.
+	if spec.ClusterIP == corev1.ClusterIPNone && (spec.Type == corev1.ServiceTypeNodePort || spec.Type == corev1.ServiceTypeLoadBalancer) {
+		errs = append(errs, field.Invalid(path.Child("clusterIP"), spec.ClusterIP, fmt.Sprintf("a %s Service cannot be headless", spec.Type)))
 	}
 	errs = append(errs, checkServicePorts(spec, path.Child("ports"))...)
 	errs = append(errs, checkServiceAddresses(service, path, l)...)
@@ -119,7 +121,7 @@ func checkServicePorts(spec *corev1.ServiceSpec, path *field.Path) field.ErrorLi
 			continue
 		}
 		errs = append(errs, CheckPortNumber(at.Child("nodePort"), port.NodePort)...)
-		if spec.Type != corev1.ServiceTypeNodePort && spec.Type != corev1.ServiceTypeLoadBalancer {
+		if spec.Type == corev1.ServiceTypeClusterIP {
 			errs = append(errs, field.Forbidden(at.Child("nodePort"), "only a NodePort or LoadBalancer Service may have one"))
 		}
 		if own := (number{port.NodePort, port.Protocol}); nodePorts[own] {
@@ -280,7 +282,7 @@ func checkEndpoint(slice *discoveryv1.EndpointSlice, endpoint *discoveryv1.Endpo
 	}
 	for i, address := range endpoint.Addresses {
 		if slice.AddressType == discoveryv1.AddressTypeFQDN {
-			for _, text := range validation.IsDNS1123Subdomain(address) {
+			for _, text := range validation.IsDNS1123Subdomain(strings.TrimSuffix(address, ".")) {
 				errs = append(errs, field.Invalid(addresses.Index(i), address, text))
 			}
 			continue
@@ -299,12 +301,15 @@ func checkEndpoint(slice *discoveryv1.EndpointSlice, endpoint *discoveryv1.Endpo
 	return errs
 }
 
-// CheckNode lists what is wrong with a Node.
+// CheckNode lists what is wrong with a Node. An API server does not check a node's addresses.
 func CheckNode(node *corev1.Node, l *Legacy) field.ErrorList {
 	errs := CheckMeta(&node.ObjectMeta, validation.IsDNS1123Subdomain)
 	for i, address := range node.Status.Addresses {
-		if address.Type == corev1.NodeInternalIP || address.Type == corev1.NodeExternalIP {
-			errs = append(errs, l.CheckReachableIP(field.NewPath("status", "addresses").Index(i).Child("address"), address.Address)...)
+		at := field.NewPath("status", "addresses").Index(i).Child("address")
+		if isIP := address.Type == corev1.NodeInternalIP || address.Type == corev1.NodeExternalIP; isIP && l != nil {
+			l.checkUnread(at, address.Address)
+		} else if isIP {
+			errs = append(errs, l.CheckReachableIP(at, address.Address)...)
 		}
 	}
 	for i, cidr := range node.Spec.PodCIDRs {

@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	utilnet "k8s.io/utils/net"
@@ -40,25 +39,14 @@ func ParsePrefix(text string) (netip.Prefix, bool) {
 	return prefix, prefix.IsValid()
 }
 
-// fromServer reports whether an object has fields that only an API server sets.
-func fromServer(object metav1.Object) bool {
-	created := object.GetCreationTimestamp()
-	return object.GetUID() != "" || object.GetResourceVersion() != "" || !created.IsZero()
-}
-
-// Legacy collects the addresses of one object that an API server refuses in new objects. A nil legacy refuses them.
+// Legacy collects what one object has and an API server refuses in new objects. A nil Legacy refuses it.
 type Legacy struct{ Notes []string }
 
-func LegacyOf(object metav1.Object) *Legacy {
-	if fromServer(object) {
-		return &Legacy{}
-	}
-	return nil
+func (l *Legacy) note(path *field.Path, text, read string) {
+	l.Note(fmt.Sprintf("%s %s is %s", path, strconv.Quote(text), read))
 }
 
-func (l *Legacy) note(path *field.Path, text, read string) {
-	l.Notes = append(l.Notes, fmt.Sprintf("%s %s is %s", path, strconv.Quote(text), read))
-}
+func (l *Legacy) Note(text string) { l.Notes = append(l.Notes, text) }
 
 func (l *Legacy) checkIP(path *field.Path, text string) field.ErrorList {
 	errs := validation.IsValidIP(path, text)

@@ -220,11 +220,12 @@ func (f *conformFlags) request(cmd *cobra.Command, args []string, s streams) (q 
 			fmt.Fprintf(s.err, "comparing iptables-%s only\n", variants[0])
 		}
 	}
+	f.manifests.aState = len(f.then) > 0
 	if q.Objects, err = f.manifests.read(s); err != nil {
 		return q, err
 	}
 	for _, path := range f.then {
-		next, err := (&manifestFlags{paths: []string{path}}).read(s)
+		next, err := (&manifestFlags{paths: []string{path}, flags: cmd.Flags(), aState: true}).read(s)
 		if err != nil {
 			return q, err
 		}

@@ -107,14 +107,33 @@ func completeScenario(_ *cobra.Command, args []string, typed string) ([]string, 
 // manifestFlags name files with Kubernetes objects.
 type manifestFlags struct {
 	paths []string
+	flags *pflag.FlagSet
+	// aState: the objects are one of several states of a cluster, and may be without Services.
+	aState bool
 }
 
 func (f *manifestFlags) register(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVarP(&f.paths, "filename", "f", nil,
-		"`file` or folder of Kubernetes objects, or - for stdin: dumps of kubectl, or plain manifests (repeatable)")
-	if err := cmd.MarkFlagFilename("filename", "yaml", "yml", "json"); err != nil {
+	f.flags = cmd.Flags()
+	f.flags.StringArrayVarP(&f.paths, "filename", "f", nil,
+		"`file` or folder of Kubernetes objects, or - for stdin: dumps of kubectl, support bundles, or plain manifests (repeatable)")
+	if err := cmd.MarkFlagFilename("filename", "yaml", "yml", "json", "gz", "tgz"); err != nil {
 		panic(err)
 	}
+	registerStrict(cmd)
+}
+
+// registerStrict adds the flag that all inputs of a command share.
+func registerStrict(cmd *cobra.Command) {
+	if cmd.Flags().Lookup("strict") == nil {
+		cmd.Flags().Bool("strict", false, "refuse what is otherwise left out with a message: objects of a dump that cannot be used, and unknown fields of these and of the configuration")
+		moreFlags(cmd, "strict")
+	}
+}
+
+// isStrict returns the value of that flag.
+func isStrict(flags *pflag.FlagSet) bool {
+	strict, err := flags.GetBool("strict")
+	return err == nil && strict
 }
 
 // read returns the objects, nil when no file was named. It prints what it omits to s.err.
@@ -123,16 +142,18 @@ func (f *manifestFlags) read(s streams) (*sim.Objects, error) {
 		return nil, nil
 	}
 	objects, err := manifests.ReadObjects(f.paths, s.in, manifests.ReadOptions{
-		Skipped: func(skipped manifests.Skipped) { fmt.Fprintln(s.err, "left out:", skipped) },
-		Warned:  func(warning manifests.Warning) { fmt.Fprintln(s.err, "warning:", warning) },
+		Strict:     isStrict(f.flags),
+		NoServices: f.aState,
+		LeftOut:    func(l manifests.LeftOut) { fmt.Fprintln(s.err, "left out:", l) },
+		Warned:     func(warning manifests.Warning) { fmt.Fprintln(s.err, "warning:", warning) },
 	})
 	return objects, badInput(err)
 }
 
 // proxyConfigFlag names a KubeProxyConfiguration file.
 type proxyConfigFlag struct {
-	path   string
-	strict bool
+	path  string
+	flags *pflag.FlagSet
 }
 
 func (f *proxyConfigFlag) register(cmd *cobra.Command) {
@@ -140,15 +161,12 @@ func (f *proxyConfigFlag) register(cmd *cobra.Command) {
 }
 
 func (f *proxyConfigFlag) registerAs(cmd *cobra.Command, flag, usage string) {
-	cmd.Flags().StringVar(&f.path, flag, "", usage)
+	f.flags = cmd.Flags()
+	f.flags.StringVar(&f.path, flag, "", usage)
 	if err := cmd.MarkFlagFilename(flag, "yaml", "yml", "json"); err != nil {
 		panic(err)
 	}
-	const strict = "strict"
-	if cmd.Flags().Lookup(strict) == nil {
-		cmd.Flags().BoolVar(&f.strict, strict, false, "refuse unknown and repeated fields of the configuration, of which kube-proxy only warns")
-	}
-	moreFlags(cmd, strict)
+	registerStrict(cmd)
 }
 
 // find sets the file to the one captured together with the first of some objects, unless a file is given.
@@ -172,7 +190,7 @@ func (f *proxyConfigFlag) load(s streams, minor int) (*v1alpha1.KubeProxyConfigu
 	if f.path == "" {
 		return config.New(), nil
 	}
-	cfg, notes, err := config.Load(f.path, config.LoadOptions{Strict: f.strict, Minor: minor})
+	cfg, notes, err := config.Load(f.path, config.LoadOptions{Strict: isStrict(f.flags), Minor: minor})
 	for _, note := range notes {
 		fmt.Fprintln(s.err, "note:", note)
 	}

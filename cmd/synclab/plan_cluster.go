@@ -15,7 +15,6 @@ import (
 	"synclab/reports/doc"
 	"synclab/sim"
 	"synclab/sim/capture"
-	"synclab/sim/manifests"
 )
 
 // planCluster are the flags that describe the cluster of today: numbers, or their sources.
@@ -191,7 +190,7 @@ func dumpName(paths []string) string {
 
 // since returns the rate of changes since the earlier dump: a lower bound.
 func (f *planCluster) since(s streams, now *sim.Objects, from string) (rates capacity.Churn, note string, err error) {
-	before, err := manifests.ReadObjects(f.earlier, s.in, manifests.ReadOptions{})
+	before, err := (&manifestFlags{paths: f.earlier, flags: f.manifests.flags}).read(s)
 	if err != nil {
 		return rates, "", badInput(fmt.Errorf("--earlier: %w", err))
 	}

@@ -3,6 +3,7 @@ package manifests
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 	"synclab/sim"
 
 	corev1 "k8s.io/api/core/v1"
@@ -53,10 +54,22 @@ func familiesOf(prefixes []netip.Prefix) []corev1.IPFamily {
 	return families
 }
 
-// reserve records the explicit addresses and ports of the Service, and reports those that another Service has.
-func (a *serviceAllocator) reserve(service *corev1.Service) field.ErrorList {
+// healthCheck ends the owner of a health check's port.
+const healthCheck = " (health check)"
+
+// reserve records the explicit addresses and ports of the Service, and reports those that another Service has. In a dump,
+// a health check may share its port: API servers before 1.12 did not reserve it.
+func (a *serviceAllocator) reserve(service *corev1.Service, l *sim.Legacy) field.ErrorList {
 	var errs field.ErrorList
 	owner, path := sim.ObjectName("service", service), field.NewPath("spec")
+	reservePort := func(at *field.Path, port int32, protocol corev1.Protocol, owner string) {
+		other := a.ports.reserve(port, protocol, owner)
+		if other != "" && l != nil && (strings.HasSuffix(other, healthCheck) || strings.HasSuffix(owner, healthCheck)) {
+			l.Note(fmt.Sprintf("%s %d is also used by %s", at, port, other))
+		} else if other != "" {
+			errs = append(errs, field.Invalid(at, port, "is already used by "+other))
+		}
+	}
 	for i, ip := range service.Spec.ClusterIPs {
 		address, ok := sim.ParseAddr(ip)
 		if !ok {
@@ -67,18 +80,13 @@ func (a *serviceAllocator) reserve(service *corev1.Service) field.ErrorList {
 		}
 	}
 	for i, port := range service.Spec.Ports {
-		if port.NodePort == 0 {
-			continue
-		}
-		if other := a.ports.reserve(port.NodePort, port.Protocol, owner); other != "" {
-			errs = append(errs, field.Invalid(path.Child("ports").Index(i).Child("nodePort"), port.NodePort, "is already used by "+other))
+		if port.NodePort != 0 {
+			reservePort(path.Child("ports").Index(i).Child("nodePort"), port.NodePort, port.Protocol, owner)
 		}
 	}
 	if port := service.Spec.HealthCheckNodePort; port != 0 {
 		// The health check is an HTTP server on the node.
-		if other := a.ports.reserve(port, corev1.ProtocolTCP, owner+" (health check)"); other != "" {
-			errs = append(errs, field.Invalid(path.Child("healthCheckNodePort"), port, "is already used by "+other))
-		}
+		reservePort(path.Child("healthCheckNodePort"), port, corev1.ProtocolTCP, owner+healthCheck)
 	}
 	if a.noIngress() {
 		return errs
@@ -162,7 +170,7 @@ func (a *serviceAllocator) allocatePorts(service *corev1.Service) *field.Error {
 		port.NodePort = number
 	}
 	if sim.NeedsHealthCheck(spec) && spec.HealthCheckNodePort == 0 {
-		number, err := a.ports.take(corev1.ProtocolTCP, owner+" (health check)")
+		number, err := a.ports.take(corev1.ProtocolTCP, owner+healthCheck)
 		if err != nil {
 			return field.Invalid(path.Child("healthCheckNodePort"), 0, err.Error())
 		}

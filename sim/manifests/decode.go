@@ -2,9 +2,11 @@ package manifests
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"regexp"
+	"maps"
+	"path"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"synclab/sim"
@@ -13,17 +15,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	kjson "k8s.io/apimachinery/pkg/runtime/serializer/json"
 	"k8s.io/client-go/kubernetes/scheme"
 	casejson "sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
 )
-
-// strictDecoder decodes one object of client-go's scheme and reports unknown and repeated fields.
-var strictDecoder = kjson.NewSerializerWithOptions(kjson.DefaultMetaFactory, scheme.Scheme, scheme.Scheme,
-	kjson.SerializerOptions{Strict: true})
 
 // wantedKinds are the kinds that affect a proxy, with the version in which an API server serves them.
 var wantedKinds = map[schema.GroupKind]string{
@@ -51,21 +46,47 @@ type head struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	Metadata   struct {
-		Name      string `json:"name"`
-		Namespace string `json:"namespace"`
+		Name              string `json:"name"`
+		Namespace         string `json:"namespace"`
+		UID               any    `json:"uid"`
+		ResourceVersion   any    `json:"resourceVersion"`
+		CreationTimestamp any    `json:"creationTimestamp"`
 	} `json:"metadata"`
-	Items []json.RawMessage `json:"items"`
+	Status any               `json:"status"`
+	Items  []json.RawMessage `json:"items"`
 }
 
+// object names the object. Only kinds that are known to have a namespace get the default one.
 func (h head) object() string {
 	if h.Kind == "" || h.Metadata.Name == "" {
 		return strings.ToLower(h.Kind)
 	}
 	namespace := h.Metadata.Namespace
-	if namespace == "" && !clusterKinds[h.Kind] {
+	group, _ := schema.ParseGroupVersion(h.APIVersion)
+	if _, wanted := wantedKinds[group.WithKind(h.Kind).GroupKind()]; wanted && namespace == "" && !clusterKinds[h.Kind] {
 		namespace = metav1.NamespaceDefault
 	}
 	return sim.NameOf(h.Kind, namespace, h.Metadata.Name)
+}
+
+// isDumped reports whether an object has fields that only an API server sets. Manifests of pods and nodes have a status,
+// too.
+func (h head) isDumped() bool {
+	m := h.Metadata
+	return hasValue(m.UID) || hasValue(m.ResourceVersion) || hasValue(m.CreationTimestamp) ||
+		h.Kind != "Pod" && h.Kind != "Node" && hasValue(h.Status)
+}
+
+// hasValue reports whether a value holds any text, number or truth: tools write "status: {loadBalancer: {}}" and
+// "creationTimestamp: null".
+func hasValue(value any) bool {
+	switch value := value.(type) {
+	case map[string]any:
+		return slices.ContainsFunc(slices.Collect(maps.Values(value)), hasValue)
+	case []any:
+		return slices.ContainsFunc(value, hasValue)
+	}
+	return value != nil && value != ""
 }
 
 // readFile reads every object of a file.
@@ -83,71 +104,120 @@ func (m *manifests) readFile(file inputFile) {
 					"write a list in block style as kubectl does, or as JSON, or as several documents", largestDocument>>20)))
 			continue
 		}
-		text, err := yaml.YAMLToJSONStrict(d.text)
+		text, err := parse(d.text)
 		if err != nil {
-			m.problems = append(m.problems, d.syntaxFault(err))
+			m.refuseSyntax(d, err)
 			continue
 		}
-		if string(text) != "null" {
-			m.readObject(&fragment{document: d, json: text}, schema.GroupVersionKind{})
-		}
+		m.readObject(&fragment{document: d, json: text}, schema.GroupVersionKind{})
 	}
 }
 
-var yamlLine = regexp.MustCompile(`line (\d+): `)
-
-// syntaxFault moves the line number from the YAML parser's message to the place of the fault. The parser counts lines
-// from the start of the document.
-func (d *document) syntaxFault(err error) *InputError {
-	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	line := d.firstLine()
-	if match := yamlLine.FindStringSubmatch(text); match != nil {
-		line, _ = strconv.Atoi(match[1])
-		text = strings.Replace(text, match[0], "", 1)
-	}
-	text = strings.TrimPrefix(strings.Join(strings.Fields(text), " "), "unmarshal errors: ")
-	return &InputError{File: d.file, Line: d.above + line, Err: fmt.Errorf("not YAML or JSON: %s", text)}
-}
+// deepestList limits lists of lists.
+const deepestList = 8
 
 // readObject reads an object, or each item of a list. expected is the kind of the items of a typed list (ServiceList):
 // they need not name it themselves.
 func (m *manifests) readObject(at *fragment, expected schema.GroupVersionKind) {
+	switch at.json[0] {
+	case 'n': // null
+		return
+	case '[':
+		m.readItems(at, "", expected)
+		return
+	case '{':
+	default:
+		m.refuseKindless(at, head{})
+		return
+	}
 	var h head
 	if err := casejson.UnmarshalCaseSensitivePreserveInts(at.json, &h); err != nil {
-		m.problems = append(m.problems, at.typeFault("", err, &head{}))
+		m.refuse(at, at.typeFault("", reflect.TypeFor[head]()))
 		return
 	}
 	if h.APIVersion == "" && h.Kind == "" {
+		if expected.Empty() && (h.Metadata.Name != "" || len(h.Items) > 0) {
+			expected = kindOfFile(at.document.file, len(h.Items) > 0)
+		}
 		h.APIVersion, h.Kind = expected.ToAPIVersionAndKind()
 	}
 	if h.APIVersion == "" || h.Kind == "" {
-		m.problems = append(m.problems, at.fault(h.object(), "", "not a Kubernetes object: apiVersion or kind is missing"))
+		m.refuseKindless(at, h)
 		return
 	}
 	version, err := schema.ParseGroupVersion(h.APIVersion)
 	if err != nil {
-		m.problems = append(m.problems, at.fault(h.object(), "apiVersion", err.Error()))
+		m.refuse(at, at.fault(h.object(), "apiVersion", strconv.Quote(h.APIVersion)+" is not of the form group/version"))
 		return
 	}
 	if isList(h.Kind) {
-		item := itemKind(h.Kind, version)
-		for i, text := range h.Items {
-			path := strings.TrimPrefix(fmt.Sprintf("%s.items[%d]", at.path, i), ".")
-			m.readObject(&fragment{document: at.document, path: path, json: text}, item)
-		}
+		m.readItems(at, "items", itemKind(h.Kind, version))
 		return
 	}
+	at.dumped = h.isDumped()
+	m.kinds.add(h.Kind)
 	kind := version.WithKind(h.Kind)
 	served, wanted := wantedKinds[kind.GroupKind()]
 	switch {
 	case !wanted:
-		m.skip(at, h.object(), "does not concern a Service proxy")
-	case served != version.Version:
-		m.problems = append(m.problems, at.fault(h.object(), "apiVersion",
-			fmt.Sprintf("%s is not served any more: convert the manifest to %s", h.APIVersion, servedVersion(kind))))
+		m.left.add(at, h.Kind, h.object(), "does not concern a Service proxy")
+	case served == version.Version || at.dumped:
+		m.decode(at, h, servedKind(kind))
 	default:
-		m.decode(at, h, kind)
+		m.refuse(at, at.fault(h.object(), "apiVersion",
+			fmt.Sprintf("%s is not served any more: convert the manifest to %s", h.APIVersion, servedKind(kind).GroupVersion())))
 	}
+}
+
+// readItems reads the items of a list, at a path of its own in the fragment.
+func (m *manifests) readItems(at *fragment, path string, item schema.GroupVersionKind) {
+	if strings.Count(at.path, "[") > deepestList {
+		m.refuse(at, at.fault("list", "", fmt.Sprintf("more than %d lists in each other", deepestList)))
+		return
+	}
+	items := []json.RawMessage{}
+	err := json.Unmarshal(at.json, &items)
+	if path != "" {
+		var h head
+		err = casejson.UnmarshalCaseSensitivePreserveInts(at.json, &h)
+		items = h.Items
+	}
+	if err != nil {
+		m.refuse(at, at.fault("", path, "not a list"))
+		return
+	}
+	for i, text := range items {
+		m.readObject(&fragment{document: at.document, path: join(at.path, fmt.Sprintf("%s[%d]", path, i)), json: text}, item)
+	}
+}
+
+// refuseKindless refuses what is no Kubernetes object. A folder may hold other files.
+func (m *manifests) refuseKindless(at *fragment, h head) {
+	wanted := slices.ContainsFunc(slices.Collect(maps.Keys(wantedKinds)), func(k schema.GroupKind) bool { return k.Kind == h.Kind })
+	if at.document.found && !wanted {
+		m.left.add(at, "", "document", "not a Kubernetes object: apiVersion or kind is missing")
+		return
+	}
+	m.refuse(at, at.fault(h.object(), "", "not a Kubernetes object: apiVersion or kind is missing"))
+}
+
+// kindOfFile returns the kind of objects without one, from the names that support bundles and Sonobuoy give to their
+// files: services/default.json, core_v1_services.json.
+func kindOfFile(file string, list bool) schema.GroupVersionKind {
+	folder, base := path.Split(strings.ToLower(strings.ReplaceAll(file, ":", "/")))
+	base, _, _ = strings.Cut(base, ".")
+	base = base[strings.LastIndexByte(base, '_')+1:]
+	for kind, version := range wantedKinds {
+		plural := strings.TrimSuffix(strings.ToLower(kind.Kind), "s") + "s"
+		if version == "" || plural != base && plural != path.Base(folder) {
+			continue
+		}
+		if list {
+			kind.Kind += "List"
+		}
+		return kind.WithVersion(version)
+	}
+	return schema.GroupVersionKind{}
 }
 
 // itemKind returns the kind of a list's items. It is empty for kind List, whose items may be of any kind.
@@ -159,28 +229,32 @@ func itemKind(kind string, version schema.GroupVersion) schema.GroupVersionKind 
 	return item
 }
 
-func servedVersion(kind schema.GroupVersionKind) string {
+// servedKind returns a kind in the version that an API server serves. Proxies' fields are the same in all versions, but
+// for those that convert sets.
+func servedKind(kind schema.GroupVersionKind) schema.GroupVersionKind {
 	if kind.Group == "extensions" {
 		kind.Group = "apps"
 	}
-	return schema.GroupVersion{Group: kind.Group, Version: "v1"}.String()
+	kind.Version = "v1"
+	return kind
 }
 
-// decode reads an object of a wanted kind and keeps it.
+// decode reads an object of a wanted kind and keeps it. Fields of a dump that are unknown are of a newer API server.
 func (m *manifests) decode(at *fragment, h head, kind schema.GroupVersionKind) {
-	decoded, _, err := strictDecoder.Decode(at.json, &kind, nil)
-	if strict, ok := runtime.AsStrictDecodingError(err); ok {
-		for _, fault := range strict.Errors() {
-			m.problems = append(m.problems, at.strictFault(h.object(), fault))
-		}
+	decoded, err := scheme.Scheme.New(kind)
+	if err != nil {
+		m.refuse(at, at.fault(h.object(), "kind", "is not of "+kind.GroupVersion().String()))
 		return
 	}
+	unknown, err := casejson.UnmarshalStrict(at.json, decoded)
 	if err != nil {
-		blank, newErr := scheme.Scheme.New(kind)
-		if newErr != nil {
-			err = errors.Join(err, newErr)
+		m.refuse(at, at.typeFault(h.object(), reflect.TypeOf(decoded)))
+		return
+	}
+	if len(unknown) > 0 && (m.opts.Strict || !at.dumped) {
+		for _, fault := range unknown {
+			m.problems = append(m.problems, at.strictFault(h.object(), fault))
 		}
-		m.problems = append(m.problems, at.typeFault(h.object(), err, blank))
 		return
 	}
 	decoded.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{}) // as client-go hands objects out
@@ -191,15 +265,63 @@ func (m *manifests) decode(at *fragment, h head, kind schema.GroupVersionKind) {
 	} else if object.GetNamespace() == "" {
 		object.SetNamespace(metav1.NamespaceDefault)
 	}
-	name := sim.ObjectName(h.Kind, object)
-	if first, again := m.names[name]; again {
-		m.problems = append(m.problems, at.fault(name, "",
-			fmt.Sprintf("is already defined at %s:%d", first.document.file, first.line(""))))
+	if slice, ok := object.(*discoveryv1.EndpointSlice); ok && h.APIVersion != discoveryv1.SchemeGroupVersion.String() {
+		readTopology(slice, at.json)
+	}
+	if m.isRepeated(at, h.Kind, object) {
 		return
 	}
-	m.names[name], m.found[object] = at, at
 	at.json = nil // decoded: only its position is needed from now on
 	m.keep(object)
+}
+
+// readTopology reads the node and the zone of endpoints of discovery.k8s.io/v1beta1.
+func readTopology(slice *discoveryv1.EndpointSlice, text []byte) {
+	var old struct {
+		Endpoints []struct {
+			Topology map[string]string `json:"topology"`
+		} `json:"endpoints"`
+	}
+	if json.Unmarshal(text, &old) != nil {
+		return
+	}
+	for i, endpoint := range old.Endpoints {
+		at := &slice.Endpoints[i]
+		if node, there := endpoint.Topology[corev1.LabelHostname]; there && at.NodeName == nil {
+			at.NodeName = &node
+		}
+		if zone, there := endpoint.Topology[corev1.LabelTopologyZone]; there && at.Zone == nil {
+			at.Zone = &zone
+		}
+	}
+}
+
+// isRepeated reports whether the input has the object already. must-gather writes a pod into several files, at different
+// moments: the latest state counts. It records the place of an object that is kept.
+func (m *manifests) isRepeated(at *fragment, kind string, object metav1.Object) bool {
+	name := sim.ObjectName(kind, object)
+	first, again := m.names[name]
+	switch {
+	case !again:
+	case reflect.DeepEqual(first, object):
+		m.left.add(at, kind, name, "the input has the same object twice")
+		return true
+	case !m.opts.Strict && at.dumped && m.found[first].dumped:
+		older := sim.VersionOf(object) <= sim.VersionOf(first)
+		if older {
+			m.left.add(at, kind, name, "the input has a later state of the object")
+			return true
+		}
+		m.left.add(m.found[first], kind, name, "the input has a later state of the object")
+		m.dropped[first] = true
+	default:
+		place := m.found[first]
+		m.problems = append(m.problems, at.fault(name, "",
+			fmt.Sprintf("is already defined at %s:%d", place.document.file, place.line(""))))
+		return true
+	}
+	m.names[name], m.found[object] = object, at
+	return false
 }
 
 func (m *manifests) keep(object metav1.Object) {
@@ -207,17 +329,10 @@ func (m *manifests) keep(object metav1.Object) {
 	case *corev1.Service:
 		m.services = append(m.services, object)
 	case *discoveryv1.EndpointSlice:
-		sim.DefaultEndpointSlice(object)
-		l := sim.LegacyOf(object)
-		m.reject("endpointslice", object, sim.CheckEndpointSlice(object, l)...)
-		m.warn("endpointslice", object, l)
 		m.slices = append(m.slices, object)
 	case *endpoints:
 		m.endpoints = append(m.endpoints, object)
 	case *corev1.Node:
-		l := sim.LegacyOf(object)
-		m.reject("node", object, sim.CheckNode(object, l)...)
-		m.warn("node", object, l)
 		m.nodes = append(m.nodes, object)
 	case *corev1.Pod:
 		m.pods = append(m.pods, object)
@@ -232,26 +347,4 @@ func (m *manifests) keep(object metav1.Object) {
 	case *appsv1.DaemonSet:
 		m.workloads = append(m.workloads, newWorkload("daemonset", object, nil, object.Spec.Selector, &object.Spec.Template))
 	}
-}
-
-var quoted = regexp.MustCompile(`^(unknown|duplicate) field "(.*)"$`)
-
-// strictFault returns the fault of an "unknown field …" or "duplicate field …" error, with its place.
-func (f *fragment) strictFault(object string, err error) *InputError {
-	if match := quoted.FindStringSubmatch(err.Error()); match != nil {
-		return f.fault(object, match[2], match[1]+" field")
-	}
-	return f.fault(object, "", err.Error())
-}
-
-// typeFault returns the fault of a value of the wrong type, with its place. The decoder's message names the field
-// without the list index; encoding/json finds the same fault again and returns its byte offset.
-func (f *fragment) typeFault(object string, err error, blank any) *InputError {
-	var typeError *json.UnmarshalTypeError
-	if blank != nil && errors.As(json.Unmarshal(f.json, blank), &typeError) {
-		if path := pathAt(f.json, typeError.Offset); path != "" {
-			return f.fault(object, path, fmt.Sprintf("is of type %s: want %s", typeError.Value, typeError.Type))
-		}
-	}
-	return f.fault(object, "", err.Error())
 }

@@ -29,8 +29,8 @@ func readLegacy(t *testing.T, text string) (objects *sim.Objects, warnings []str
 func TestReadObjectsLegacyAddresses(t *testing.T) {
 	objects, warnings := readLegacy(t, legacyDump)
 	want := []string{
-		`stdin:5: node node-1: status.addresses[0].address "192.168.000.010" is read as 192.168.0.10: write it so in new objects (and 2 more)`,
 		`stdin:24: endpointslice default/web-1: endpoints[0].addresses[0] "::ffff:10.244.1.5" is read as 10.244.1.5: write it so in new objects (and 1 more)`,
+		`stdin:5: node node-1: status.addresses[0].address "192.168.000.010" is read as 192.168.0.10: write it so in new objects (and 2 more)`,
 		`stdin:34: pod default/pod-1: status.podIPs[0].ip "10.244.001.009" is read as 10.244.1.9: write it so in new objects (and 1 more)`,
 		`stdin:10: service default/web: spec.clusterIP "10.96.000.012" is read as 10.96.0.12: write it so in new objects (and 8 more)`,
 		`stdin:30: endpoints default/outside: endpoints[0].addresses[0] "192.000.2.7" is read as 192.0.2.7: write it so in new objects`,
@@ -39,6 +39,7 @@ func TestReadObjectsLegacyAddresses(t *testing.T) {
 		t.Errorf("warnings (-want +got)\n%s", diff)
 	}
 	view := `service default/db ClusterIP [10.96.0.13] :5432/TCP->5432
+service default/outside ClusterIP [10.96.0.14] :53/TCP->53
 service default/web LoadBalancer [10.96.000.012 FD00:0:0::1] :80/TCP->80@30080 external [::ffff:10.1.2.3] ingress 203.0.113.009
 `
 	if got := proxyView(objects); !strings.HasPrefix(got, view) {
@@ -73,6 +74,7 @@ func TestReadObjectsNewAddressesAreStrict(t *testing.T) {
 		{"uid: 6b8a7c1e-0000-4000-8000-000000000003", "status.podIPs[0].ip"},
 	} {
 		text := strings.Replace(legacyDump, c.marker, "generateName: x", 1)
+		text = strings.Replace(text, "  status: {loadBalancer: {ingress: [{ip: 203.0.113.009}]}}\n", "", 1)
 		_, err := ReadObjects([]string{"-"}, strings.NewReader(text), ReadOptions{})
 		// A Service is checked only if the rest is valid.
 		if err == nil || !strings.Contains(err.Error(), c.field) {
@@ -81,19 +83,25 @@ func TestReadObjectsNewAddressesAreStrict(t *testing.T) {
 	}
 }
 
-// Objects of an API server may be invalid, too: values that no proxy can read are refused.
+// Objects of an API server may be invalid, too. Those with values that no proxy can read are left out, or refused if the
+// reader is strict.
 func TestReadObjectsLegacyIsNotAnything(t *testing.T) {
 	for _, c := range []struct{ old, new, want string }{
 		{" 1.2.3.4/28", "1.2.3.4/33", "spec.loadBalancerSourceRanges[0]"},
 		{"::ffff:10.1.2.3", "::ffff:127.0.0.1", "spec.externalIPs[0]"},
 		{"10.244.001.006", "10.244.001", "endpoints[1].addresses[0]"},
 		{"10.244.001.006", "FD00:244:0:1::6", "endpoints[1].addresses[0]"},
-		{"10.96.0.13", "10.96.0.12", "is already used by"},
+		{"db, namespace: default}\n  spec: {clusterIP: 10.96.0.13", "db, namespace: default, uid: u}\n  spec: {clusterIP: 10.96.0.14", "is already used by"},
 	} {
 		text := strings.Replace(legacyDump, c.old, c.new, 1)
-		_, err := ReadObjects([]string{"-"}, strings.NewReader(text), ReadOptions{})
+		_, err := ReadObjects([]string{"-"}, strings.NewReader(text), ReadOptions{Strict: true})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v; want a fault of %s", c.new, err, c.want)
+		}
+		var left []string
+		opts := ReadOptions{LeftOut: func(l LeftOut) { left = append(left, l.String()) }}
+		if readText(t, opts, text); len(left) == 0 || !strings.Contains(left[0], c.want) {
+			t.Errorf("%s: left out: %q; want first an object for %s", c.new, left, c.want)
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	casejson "sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
 )
 
 // largestDocument is the size in bytes of the largest text that is parsed at once. Parsing YAML takes up to 70 times the
@@ -22,15 +21,22 @@ const onlyItem = "[0]"
 // cutList divides a list into its items, to be parsed one by one, and the text around them. It returns no items if the
 // document is not a list or can only be parsed as a whole.
 func (d *document) cutList() (around []byte, items []*fragment) {
-	if trimmed := bytes.TrimSpace(d.text); len(trimmed) > 0 && trimmed[0] == '{' {
+	switch trimmed := bytes.TrimSpace(d.text); {
+	case bytes.HasPrefix(trimmed, []byte("{")):
 		return d.cutJSON()
+	case bytes.HasPrefix(trimmed, []byte("[")):
+		decoder := json.NewDecoder(bytes.NewReader(d.text))
+		if items = d.cutItems(decoder); hasContent(d.text[decoder.InputOffset():]) {
+			return nil, nil
+		}
+		return []byte("apiVersion: v1\nkind: List\n"), items
 	}
 	return d.cutYAML()
 }
 
 // part returns the piece of a document from one offset to another.
 func (d *document) part(from, to int) *document {
-	return &document{file: d.file, above: d.above + bytes.Count(d.text[:from], []byte("\n")), text: d.text[from:to]}
+	return &document{file: d.file, found: d.found, above: d.above + bytes.Count(d.text[:from], []byte("\n")), text: d.text[from:to]}
 }
 
 func (d *document) cutJSON() (around []byte, items []*fragment) {
@@ -50,28 +56,38 @@ func (d *document) cutJSON() (around []byte, items []*fragment) {
 			}
 			continue
 		}
-		if open, err := decoder.Token(); err != nil || open != json.Delim('[') {
-			return nil, nil
-		}
-		first := int(decoder.InputOffset())
-		line, counted := d.above, 0
-		for decoder.More() {
-			if decoder.Decode(&value) != nil || len(items) == mostItems {
-				return nil, nil
-			}
-			end := int(decoder.InputOffset())
-			begin := end - len(value)
-			line += bytes.Count(d.text[counted:begin], []byte("\n"))
-			counted = begin
-			items = append(items, &fragment{document: &document{file: d.file, above: line, text: d.text[begin:end]}})
-		}
-		if _, err := decoder.Token(); err != nil {
+		first := bytes.IndexByte(d.text[decoder.InputOffset():], '[') + 1 + int(decoder.InputOffset())
+		if items = d.cutItems(decoder); items == nil {
 			return nil, nil
 		}
 		last := int(decoder.InputOffset()) - 1
 		around = append(append(around, d.text[:first]...), d.text[last:]...)
 	}
 	return around, items
+}
+
+// cutItems divides a JSON array, which the decoder reads next. It returns nil if there is none.
+func (d *document) cutItems(decoder *json.Decoder) []*fragment {
+	if open, err := decoder.Token(); err != nil || open != json.Delim('[') {
+		return nil
+	}
+	var value json.RawMessage
+	var items []*fragment
+	line, counted := d.above, 0
+	for decoder.More() {
+		if decoder.Decode(&value) != nil || len(items) == mostItems {
+			return nil
+		}
+		end := int(decoder.InputOffset())
+		begin := end - len(value)
+		line += bytes.Count(d.text[counted:begin], []byte("\n"))
+		counted = begin
+		items = append(items, &fragment{document: &document{file: d.file, found: d.found, above: line, text: d.text[begin:end]}})
+	}
+	if _, err := decoder.Token(); err != nil {
+		return nil
+	}
+	return items
 }
 
 // cutYAML divides a list in block style, as kubectl writes it: a row "items:", then rows that begin with "-", all at one
@@ -82,7 +98,7 @@ func (d *document) cutYAML() (around []byte, items []*fragment) {
 	state, column := before, 0
 	offset, begin, line, beginLine := 0, 0, d.above, 0
 	flush := func(end int) {
-		items = append(items, &fragment{path: onlyItem, document: &document{file: d.file, above: beginLine, text: d.text[begin:end]}})
+		items = append(items, &fragment{path: onlyItem, document: &document{file: d.file, found: d.found, above: beginLine, text: d.text[begin:end]}})
 	}
 	for row := range bytes.Lines(d.text) {
 		content := bytes.TrimLeft(row, " ")
@@ -132,7 +148,7 @@ func parseItems(items []*fragment) bool {
 		if len(item.document.text) > largestDocument {
 			return false
 		}
-		text, err := yaml.YAMLToJSONStrict(item.document.text)
+		text, err := parse(item.document.text)
 		if err != nil {
 			return false
 		}
@@ -150,7 +166,7 @@ func (m *manifests) readList(d *document) bool {
 	if len(items) == 0 || len(around) > largestDocument || !parseItems(items) {
 		return false
 	}
-	text, err := yaml.YAMLToJSONStrict(around)
+	text, err := parse(around)
 	if err != nil {
 		return false
 	}

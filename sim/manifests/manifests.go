@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"synclab/sim"
+	"synclab/sim/world"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -43,23 +44,15 @@ type ReadOptions struct {
 	// MaxPods limits the pods that workloads make. Default 150,000, the most that Kubernetes is tested with: a typo in
 	// "replicas" must not exhaust the memory.
 	MaxPods int
-	// Skipped, if set, is called with each object that has no effect on the result.
-	Skipped func(Skipped)
-	// Warned, if set, is called with each object of an API server with addresses that the server refuses in new
-	// objects.
+	// Strict refuses what is otherwise left out: objects of an API server that cannot be used, and their unknown fields.
+	Strict bool
+	// NoServices accepts objects without a Service among them: a state of a cluster in a sequence of states.
+	NoServices bool
+	// LeftOut, if set, is called at the end with the objects that are not used, at most a line for each kind and reason.
+	LeftOut func(LeftOut)
+	// Warned, if set, is called with each object of an API server that has what the server refuses in new objects, and
+	// once if addresses are redacted.
 	Warned func(Warning)
-}
-
-// Skipped is an object of the input that does not concern a proxy, or that another object of the input overrides.
-type Skipped struct {
-	File   string
-	Line   int
-	Object string // "configmap default/ngx-conf"
-	Reason string
-}
-
-func (s Skipped) String() string {
-	return fmt.Sprintf("%s:%d: %s: %s", s.File, s.Line, s.Object, s.Reason)
 }
 
 // Warning is a doubtful value in an object of the input that is used.
@@ -71,7 +64,7 @@ type Warning struct {
 }
 
 func (w Warning) String() string {
-	return fmt.Sprintf("%s:%d: %s: %s", w.File, w.Line, w.Object, w.Text)
+	return located(w.File, w.Line, w.Object, w.Text)
 }
 
 // withDefaults sets defaults, and refuses options that no cluster can have.
@@ -102,14 +95,16 @@ func (o ReadOptions) withDefaults() (ReadOptions, error) {
 	return o, nil
 }
 
-// ReadObjects reads the cluster's state from files, directories (*.yaml, *.yml and *.json, recursively) and, for "-",
-// from stdin. It takes dumps of `kubectl get svc,endpointslices,nodes -A -o yaml|json` as well as plain manifests.
+// ReadObjects reads the cluster's state from files, folders and archives (*.yaml, *.yml and *.json, recursively) and, for
+// "-", from stdin; any of them may be packed with gzip. It takes dumps of `kubectl get svc,endpointslices,nodes -A
+// -o yaml|json` and folders of support bundles as well as plain manifests.
 //
 // It does what a cluster would do with them. Pods of workloads get names, nodes and addresses. Services without
 // EndpointSlices get slices that are derived from their selectors. Services get their defaults, addresses and ports.
 // The same objects give the same result, in any order and division into files.
 //
-// It reports all faults of the input at once: the error wraps one *InputError for each fault.
+// An object of an API server that cannot be used is left out. ReadObjects reports all other faults of the input at once:
+// the error wraps one *InputError for each fault.
 func ReadObjects(paths []string, stdin io.Reader, opts ReadOptions) (*sim.Objects, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
@@ -120,26 +115,51 @@ func ReadObjects(paths []string, stdin io.Reader, opts ReadOptions) (*sim.Object
 		return nil, err
 	}
 	input := newManifests(opts)
-	for _, file := range files {
-		input.readFile(file)
+	if opts.LeftOut != nil {
+		defer func() {
+			for _, line := range input.left.lines {
+				opts.LeftOut(*line)
+			}
+		}()
 	}
-	if err := input.faults(); err != nil {
-		return nil, err
+	for i := range files {
+		input.readFile(files[i])
+		files[i].text = nil
 	}
-	input.sort()
-	input.placeNodes()
-	input.makePods()
-	if err := input.faults(); err != nil {
-		return nil, err
+	for _, step := range []func(){
+		input.sort, input.replaceRedacted, input.checkObjects, input.placeNodes, input.makePods,
+		input.completeServices, input.deriveSlices, func() { input.requireServices(files) },
+	} {
+		if err := input.faults(); err != nil {
+			return nil, err
+		}
+		step()
 	}
-	input.completeServices()
-	input.deriveSlices()
 	if err := input.faults(); err != nil {
 		return nil, err
 	}
 	objects := &sim.Objects{Services: input.services, Slices: input.slices, Nodes: input.nodes}
 	objects.Sort()
+	identify(objects)
 	return objects, nil
+}
+
+// identify gives an identity to objects that no API server has made: clients tell a new object from a changed one by it.
+func identify(o *sim.Objects) {
+	set := func(kind string, object metav1.Object) {
+		if object.GetUID() == "" {
+			object.SetUID(world.UIDOf(0, sim.ObjectName(kind, object)))
+		}
+	}
+	for _, service := range o.Services {
+		set("service", service)
+	}
+	for _, slice := range o.Slices {
+		set("endpointslice", slice)
+	}
+	for _, node := range o.Nodes {
+		set("node", node)
+	}
 }
 
 // manifests is the input on its way to Objects.
@@ -154,16 +174,24 @@ type manifests struct {
 	workloads []*podMaker
 
 	found    map[metav1.Object]*fragment // the position of each object in the input
-	names    map[string]*fragment        // objects read so far, by name: "service default/ngx-svc"
+	names    map[string]metav1.Object    // objects read so far, by name: "service default/ngx-svc"
+	dropped  map[metav1.Object]bool      // objects that are left out after they were kept
+	book     addressBook                 // addresses that replace redacted ones
+	kinds    foundKinds
+	left     omissions
 	problems []error
 }
 
 func newManifests(opts ReadOptions) *manifests {
-	return &manifests{opts: opts, found: map[metav1.Object]*fragment{}, names: map[string]*fragment{}}
+	return &manifests{
+		opts: opts, found: map[metav1.Object]*fragment{}, names: map[string]metav1.Object{}, dropped: map[metav1.Object]bool{},
+		book: addressBook{},
+	}
 }
 
 // sort makes all later steps independent of the order of the input.
 func (m *manifests) sort() {
+	m.forget()
 	sim.SortByName(m.services)
 	sim.SortByName(m.slices)
 	sim.SortByName(m.endpoints)
@@ -174,6 +202,69 @@ func (m *manifests) sort() {
 	})
 }
 
+// forget removes dropped objects.
+func (m *manifests) forget() {
+	if len(m.dropped) == 0 {
+		return
+	}
+	m.services = without(m.services, m.dropped)
+	m.slices = without(m.slices, m.dropped)
+	m.endpoints = without(m.endpoints, m.dropped)
+	m.nodes = without(m.nodes, m.dropped)
+	m.pods = without(m.pods, m.dropped)
+	m.workloads = slices.DeleteFunc(m.workloads, func(w *podMaker) bool { return m.dropped[w.object] })
+}
+
+func without[T metav1.Object](objects []T, dropped map[metav1.Object]bool) []T {
+	return slices.DeleteFunc(objects, func(o T) bool { return dropped[o] })
+}
+
+// checkObjects checks the objects that nothing completes.
+func (m *manifests) checkObjects() {
+	for _, slice := range m.slices {
+		sim.DefaultEndpointSlice(slice)
+		l := m.legacy(slice)
+		if !m.reject("endpointslice", slice, sim.CheckEndpointSlice(slice, l)...) {
+			m.warn("endpointslice", slice, l)
+		}
+	}
+	for _, node := range m.nodes {
+		l := m.legacy(node)
+		if !m.reject("node", node, sim.CheckNode(node, l)...) {
+			m.warn("node", node, l)
+		}
+	}
+	m.forget()
+}
+
+// legacy collects the addresses of an object that an API server refuses in new objects; nil refuses them.
+func (m *manifests) legacy(object metav1.Object) *sim.Legacy {
+	if at := m.found[object]; at == nil || !at.dumped {
+		return nil
+	}
+	return &sim.Legacy{}
+}
+
+// requireServices refuses an input without Services: most often, the command that should have written it failed.
+func (m *manifests) requireServices(files []inputFile) {
+	if len(m.services) > 0 || m.opts.NoServices && len(m.kinds.order) > 0 {
+		return
+	}
+	name := files[0].name
+	if more := len(files) - 1; more > 0 {
+		name += fmt.Sprintf(" and %d more files", more)
+	}
+	has := "it is empty"
+	if len(m.left.lines) > 0 {
+		has = "nothing else is left"
+	}
+	if found := m.kinds.String(); found != "" {
+		has = "found " + found
+	}
+	m.problems = append(m.problems, &InputError{File: name, Err: fmt.Errorf(
+		"no Service that can be used: %s; want for example the output of: kubectl get svc,endpointslices,nodes -A -o yaml", has)})
+}
+
 // completeServices sets what an API server sets in Services.
 func (m *manifests) completeServices() {
 	allocator := newServiceAllocator(m.opts)
@@ -181,13 +272,13 @@ func (m *manifests) completeServices() {
 	for _, service := range m.services {
 		sim.DefaultService(service)
 		sim.DefaultFamilies(service, allocator.families)
-		l := sim.LegacyOf(service)
-		if errs := sim.CheckService(service, l); len(errs) > 0 {
-			m.reject("service", service, errs...)
+		l := m.legacy(service)
+		if m.reject("service", service, sim.CheckService(service, l)...) {
 			continue
 		}
-		m.warn("service", service, l)
-		m.reject("service", service, allocator.reserve(service)...)
+		if !m.reject("service", service, allocator.reserve(service, l)...) {
+			m.warn("service", service, l)
+		}
 		sound = append(sound, service)
 	}
 	for _, service := range sound {
@@ -195,19 +286,34 @@ func (m *manifests) completeServices() {
 			m.reject("service", service, err)
 		}
 	}
+	m.forget()
 }
 
-// reject records the faults of an object.
-func (m *manifests) reject(kind string, object metav1.Object, errs ...*field.Error) {
+// reject refuses an object that has faults, or leaves it out. It reports whether there are any.
+func (m *manifests) reject(kind string, object metav1.Object, errs ...*field.Error) bool {
+	at := m.found[object]
+	var faults []*InputError
 	for _, err := range errs {
-		m.problems = append(m.problems, m.found[object].fault(sim.ObjectName(kind, object), err.Field, err.ErrorBody()))
+		faults = append(faults, at.fault(sim.ObjectName(kind, object), err.Field, err.ErrorBody()))
+		if at.dumped && len(faults) == 2 {
+			break // only the first is shown
+		}
 	}
+	m.refuse(at, faults...)
+	if len(faults) > 0 {
+		m.dropped[object] = true
+	}
+	return len(faults) > 0
 }
 
-// skip reports an object without effect to opts.Skipped.
-func (m *manifests) skip(at *fragment, object, reason string) {
-	if m.opts.Skipped != nil {
-		m.opts.Skipped(Skipped{File: at.document.file, Line: at.line(""), Object: object, Reason: reason})
+// refuse records the faults of an object. An object of an API server is left out instead: a proxy would ignore it, too.
+func (m *manifests) refuse(at *fragment, faults ...*InputError) {
+	if at.dumped && !m.opts.Strict && len(faults) > 0 {
+		m.left.addUnusable(at, faults[0], len(faults)-1)
+		return
+	}
+	for _, fault := range faults {
+		m.problems = append(m.problems, fault)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/utils/ptr"
 )
 
 var updateGolden = flag.Bool("update-manifests", false, "rewrite the golden files of the manifest tests")
@@ -61,7 +62,7 @@ func proxyView(o *sim.Objects) string {
 	for _, s := range o.Slices {
 		fmt.Fprintf(&b, "slice of %s/%s %s", s.Namespace, s.Labels[discoveryv1.LabelServiceName], s.AddressType)
 		for _, port := range s.Ports {
-			fmt.Fprintf(&b, " %s:%d/%s", *port.Name, *port.Port, *port.Protocol)
+			fmt.Fprintf(&b, " %s:%d/%s", *port.Name, ptr.Deref(port.Port, 0), *port.Protocol)
 		}
 		b.WriteString("\n")
 		for _, e := range s.Endpoints {
@@ -152,15 +153,15 @@ func TestReadObjectsOfDirectorySkips(t *testing.T) {
 		}
 	}
 	var got []string
-	opts := ReadOptions{Skipped: func(s Skipped) {
-		got = append(got, strings.TrimPrefix(s.String(), directory+"/"))
+	opts := ReadOptions{NoServices: true, LeftOut: func(l LeftOut) {
+		got = append(got, strings.TrimPrefix(l.String(), directory+"/"))
 	}}
 	objects, err := ReadObjects([]string{directory}, nil, opts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []string{
-		"a.yml:3: service default/k: does not concern a Service proxy",
+		"a.yml:3: service k: does not concern a Service proxy",
 		"b/config.json:1: configmap n/c: does not concern a Service proxy",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -226,16 +227,25 @@ func TestReadObjectsOrder(t *testing.T) {
 	}
 }
 
+// The same object twice is read once. Two manifests of one name are a fault.
 func TestReadObjectsTwice(t *testing.T) {
 	file := "testdata/manifests/ngx.yaml"
-	_, err := ReadObjects([]string{file, file}, nil, ReadOptions{})
-	for _, want := range []string{
-		file + ":12: deployment default/ngx-dep: is already defined at " + file + ":12",
-		"service default/ngx-svc: is already defined at " + file,
-	} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v lacks %q", err, want)
-		}
+	want, err := ReadObjects([]string{file}, nil, ReadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := ReadObjects([]string{file, file}, nil, ReadOptions{})
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v\n(-once +twice)\n%s", err, diff)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := strings.Replace(string(text), "port: 80", "port: 81", 1)
+	_, err = ReadObjects([]string{file, "-"}, strings.NewReader(other), ReadOptions{})
+	if want := "service default/ngx-svc: is already defined at " + file; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %v lacks %q", err, want)
 	}
 }
 
@@ -292,7 +302,7 @@ func TestWriteObjectsRoundTrip(t *testing.T) {
 func TestSplitDocumentsLines(t *testing.T) {
 	text := "\ufeff# c\n---\na: 1\n--- # next\n\nb: 2\n...\n---\n# none\n---\n{\"c\":\n 3}\n{\"d\": 4}\n"
 	var got []string
-	for d := range splitDocuments(inputFile{name: "f", text: []byte(text)}) {
+	for d := range splitDocuments(inputFile{name: "f", text: decodeText([]byte(text))}) {
 		got = append(got, fmt.Sprintf("%d %s", d.above+d.firstLine(), strings.Fields(strings.ReplaceAll(string(d.text), "# next", ""))[0]))
 	}
 	if want := []string{"3 a:", "6 b:", `11 {"c":`, `13 {"d":`}; !slices.Equal(want, got) {
@@ -315,7 +325,7 @@ func FuzzReadObjects(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		opts := ReadOptions{MaxPods: 1000, Skipped: func(Skipped) {}}
+		opts := ReadOptions{MaxPods: 1000, NoServices: true, LeftOut: func(LeftOut) {}}
 		objects, err := ReadObjects([]string{"-"}, bytes.NewReader(text), opts)
 		if err != nil {
 			var fault *InputError

@@ -80,7 +80,7 @@ type placement struct {
 
 func newPlacement(m *manifests) *placement {
 	p := &placement{
-		nodes: m.nodes, byName: map[string]*corev1.Node{}, book: addressBook{},
+		nodes: m.nodes, byName: map[string]*corev1.Node{}, book: m.book,
 		cluster: map[corev1.IPFamily]*addressPool{}, own: map[string]map[corev1.IPFamily]*addressPool{},
 		pinned: map[*corev1.Pod]map[corev1.IPFamily]netip.Addr{},
 	}

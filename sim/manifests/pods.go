@@ -119,6 +119,9 @@ func (m *manifests) makePods() {
 	placement := newPlacement(m)
 	var made []*corev1.Pod
 	for _, w := range workloads {
+		if m.dropped[w.object] {
+			continue
+		}
 		pods := w.pods(placement.nodesFor)
 		pins, err := pinnedAddresses(w.ObjectMeta, w.template.Annotations, len(pods))
 		if err != nil {
@@ -129,6 +132,7 @@ func (m *manifests) makePods() {
 			m.found[pod] = m.found[w.object]
 			if err := placement.pin(pod, pins, i, sim.ObjectName(w.kind, w)); err != nil {
 				m.reject(w.kind, w.object, err)
+				break
 			}
 		}
 		made = append(made, pods...)
@@ -145,6 +149,7 @@ func (m *manifests) makePods() {
 		}
 		if err != nil {
 			m.reject("pod", pod, err)
+			continue
 		}
 		made = append(made, pod)
 	}
@@ -180,16 +185,18 @@ func (m *manifests) countPods(workloads []*podMaker) {
 	for _, pod := range m.pods {
 		errs := sim.CheckMeta(&pod.ObjectMeta, validation.IsDNS1123Subdomain)
 		errs = append(errs, checkPodSpec(&pod.Spec, field.NewPath("spec"))...)
-		l := sim.LegacyOf(pod)
+		l := m.legacy(pod)
 		for i, ip := range pod.Status.PodIPs {
 			errs = append(errs, l.CheckReachableIP(field.NewPath("status", "podIPs").Index(i).Child("ip"), ip.IP)...)
 		}
 		if pod.Status.PodIP != "" {
 			errs = append(errs, l.CheckReachableIP(field.NewPath("status", "podIP"), pod.Status.PodIP)...)
 		}
-		m.reject("pod", pod, errs...)
-		m.warn("pod", pod, l)
+		if !m.reject("pod", pod, errs...) {
+			m.warn("pod", pod, l)
+		}
 	}
+	m.forget()
 }
 
 // workloadsWithoutPods leaves out workloads that would make pods twice: a ReplicaSet next to its Deployment, and the
@@ -212,9 +219,9 @@ func (m *manifests) workloadsWithoutPods() []*podMaker {
 		owner := metav1.GetControllerOf(w)
 		switch {
 		case owner != nil && present[sim.NameOf(owner.Kind, w.Namespace, owner.Name)]:
-			m.skip(m.found[w.object], name, "its owner, "+sim.NameOf(owner.Kind, w.Namespace, owner.Name)+", makes the pods")
+			m.left.add(m.found[w.object], w.kind, name, "its owner makes the pods")
 		case present["pod of "+name] || dumped && w.UID != "":
-			m.skip(m.found[w.object], name, "its pods are in the input")
+			m.left.add(m.found[w.object], w.kind, name, "its pods are in the input")
 		default:
 			rest = append(rest, w)
 		}

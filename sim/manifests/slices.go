@@ -44,19 +44,27 @@ func (m *manifests) deriveSlices() {
 		names[serviceID{slice.Namespace, slice.Name}] = true
 		covered[serviceID{slice.Namespace, slice.Labels[discoveryv1.LabelServiceName]}] = true
 	}
+	services := map[serviceID]bool{}
+	for _, service := range m.services {
+		services[serviceID{service.Namespace, service.Name}] = true
+	}
 	for _, e := range m.endpoints {
 		id := serviceID{e.Namespace, e.Name}
 		if covered[id] {
-			m.skip(m.found[e], sim.ObjectName("endpoints", e), "the Service has EndpointSlices")
+			m.left.add(m.found[e], "Endpoints", sim.ObjectName("endpoints", e), "the Service has EndpointSlices")
+			continue
+		}
+		if !services[id] {
+			m.left.add(m.found[e], "Endpoints", sim.ObjectName("endpoints", e), "no Service has this name")
 			continue
 		}
 		covered[id] = true
-		l := sim.LegacyOf(e)
+		l := m.legacy(e)
 		for _, slice := range mirrorEndpoints(e, names) {
 			errs := sim.CheckEndpointSlice(slice, l)
 			if len(errs) > 0 {
 				// The slice's fields are not in the input: name the field of the Endpoints.
-				m.problems = append(m.problems, m.found[e].fault(sim.ObjectName("endpoints", e), "subsets", errs[0].Error()))
+				m.refuse(m.found[e], m.found[e].fault(sim.ObjectName("endpoints", e), "subsets", errs[0].Error()))
 				break
 			}
 			canonicalAddresses(slice)

@@ -5,170 +5,42 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"iter"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
-	"golang.org/x/sys/unix"
 )
 
 // InputError is one fault of the input, with its place.
 type InputError struct {
 	File   string // "stdin" for "-"
-	Line   int    // of the field, or of the closest object that contains it
+	Line   int    // of the field, or of the closest object that contains it; 0: the file as a whole
 	Object string // "service default/ngx-svc"; empty if the document has no name
 	Field  string // "spec.ports[0].port"; empty for the object as a whole
 	Err    error
 }
 
-func (e *InputError) Error() string {
-	parts := []string{fmt.Sprintf("%s:%d", e.File, e.Line)}
-	for _, part := range []string{e.Object, e.Field} {
-		if part != "" {
-			parts = append(parts, part)
-		}
-	}
-	return strings.Join(append(parts, e.Err.Error()), ": ")
-}
+func (e *InputError) Error() string { return located(e.File, e.Line, e.Object, e.Field, e.Err.Error()) }
 
 func (e *InputError) Unwrap() error { return e.Err }
 
-type inputFile struct {
-	name string
-	text []byte
-}
-
-// openInputs reads the named files, and directories in lexical order.
-func openInputs(paths []string, stdin io.Reader) ([]inputFile, error) {
-	if len(paths) == 0 {
-		return nil, errors.New("no file, directory or - (stdin) to read objects from")
+// located writes a message with its place. Line 0 is the file as a whole; empty parts are left out.
+func located(file string, line int, parts ...string) string {
+	if line > 0 {
+		file = fmt.Sprintf("%s:%d", file, line)
 	}
-	var files []inputFile
-	left := largestInput
-	for i, path := range paths {
-		if path != "-" {
-			found, err := openPath(path, &left)
-			if err != nil {
-				return nil, fmt.Errorf("read objects: %w", err)
-			}
-			files = append(files, found...)
-			continue
-		}
-		if stdin == nil || slices.Index(paths, "-") < i {
-			return nil, errors.New("read objects: stdin (-) can be read only once, and must be available")
-		}
-		text, err := readAll(stdin, "stdin", &left)
-		if err != nil {
-			return nil, fmt.Errorf("read objects: %w", err)
-		}
-		files = append(files, inputFile{"stdin", text})
-	}
-	return files, nil
-}
-
-func openPath(path string, left *int64) ([]inputFile, error) {
-	stat, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	names := []string{path}
-	if stat.IsDir() {
-		if names, err = manifestsIn(path); err != nil {
-			return nil, err
-		}
-	}
-	var files []inputFile
-	for _, name := range names {
-		text, err := readFile(name, stat.IsDir(), left)
-		if err != nil {
-			return nil, err
-		}
-		files = append(files, inputFile{name, text})
-	}
-	return files, nil
-}
-
-// readFile reads a file. A file of a folder must be regular: it is opened without waiting for a writer.
-func readFile(name string, regular bool, left *int64) ([]byte, error) {
-	flags := os.O_RDONLY
-	if regular {
-		flags |= unix.O_NONBLOCK
-	}
-	f, err := os.OpenFile(name, flags, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	stat, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if regular && !stat.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s: not a regular file", name)
-	}
-	return readAll(f, name, left)
-}
-
-// largestInput is the size in bytes of the largest input that is read, all files together: 200,000 Services of 10
-// endpoints, as JSON.
-var largestInput int64 = 1 << 30
-
-// readAll reads a file and subtracts its size from left, the bytes that may still be read.
-func readAll(r io.Reader, name string, left *int64) ([]byte, error) {
-	var text bytes.Buffer
-	if f, isFile := r.(*os.File); isFile {
-		if stat, err := f.Stat(); err == nil && stat.Mode().IsRegular() {
-			if stat.Size() > *left {
-				return nil, tooLarge(name)
-			}
-			text.Grow(int(stat.Size()) + bytes.MinRead)
-		}
-	}
-	if _, err := text.ReadFrom(io.LimitReader(r, *left+1)); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	if *left -= int64(text.Len()); *left < 0 {
-		return nil, tooLarge(name)
-	}
-	return text.Bytes(), nil
-}
-
-func tooLarge(name string) error {
-	return fmt.Errorf("%s: more than %d MiB of input: leave out what is neither Service, EndpointSlice nor Node", name, largestInput>>20)
-}
-
-func manifestsIn(directory string) ([]string, error) {
-	var names []string
-	err := filepath.WalkDir(directory, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		switch filepath.Ext(path) {
-		case ".yaml", ".yml", ".json":
-			if entry.IsDir() {
-				return nil
-			}
-			names = append(names, path)
-		}
-		return nil
-	})
-	if err == nil && len(names) == 0 {
-		err = fmt.Errorf("%s: holds no *.yaml, *.yml or *.json", directory)
-	}
-	return names, err
+	parts = slices.DeleteFunc(parts, func(part string) bool { return part == "" })
+	return strings.Join(append([]string{file}, parts...), ": ")
 }
 
 // document is one YAML or JSON document of a file.
 type document struct {
-	file string
-	text []byte
+	file  string
+	found bool // in a folder or an archive
+	text  []byte
 	// above is the number of lines in the file before the text.
 	above int
 	// tree is the parsed document with line numbers, if it has several objects. It is parsed on first use.
@@ -182,13 +54,20 @@ func splitDocuments(file inputFile) iter.Seq[*document] {
 }
 
 func eachDocument(file inputFile, yield func(*document) bool) {
-	text := bytes.TrimPrefix(file.text, []byte("\ufeff")) // a byte order mark
+	text := file.text
 	begin, offset, above, line := 0, 0, 0, 0
 	flush := func() bool {
-		return splitJSON(&document{file: file.name, above: above, text: text[begin:offset:offset]}, yield)
+		return splitJSON(&document{file: file.name, found: file.found, above: above, text: text[begin:offset:offset]}, yield)
 	}
+	inLog := false
 	for row := range bytes.Lines(text) {
-		if rest, isMark := documentMark(row); isMark {
+		rest, isMark := documentMark(row)
+		isWarning := bytes.HasPrefix(row, warning) && !hasContent(text[begin:offset])
+		if inLog = inLog || bytes.HasPrefix(row, logStart); inLog || isWarning {
+			inLog = inLog && !bytes.HasPrefix(row, logEnd)
+			isMark, rest = true, row[len(row)-1:] // the next document begins after this row
+		}
+		if isMark {
 			if !flush() {
 				return
 			}
@@ -200,6 +79,10 @@ func eachDocument(file inputFile, yield func(*document) bool) {
 	}
 	flush()
 }
+
+// kubectl cluster-info dump writes logs of containers between the first two rows. kubectl writes warnings to stderr, which
+// people redirect into the file.
+var logStart, logEnd, warning = []byte("==== START logs for container "), []byte("==== END logs for container "), []byte("Warning: ")
 
 func documentMark(row []byte) (rest []byte, isMark bool) {
 	for _, mark := range []string{"---", "..."} {
@@ -272,6 +155,9 @@ type fragment struct {
 	document *document
 	path     string // "" or "items[3]"
 	json     []byte
+	// dumped: the object comes from an API server. It may have what the server refuses in new objects, and if it cannot be
+	// used, it is left out.
+	dumped bool
 }
 
 // fault returns the error about a field of the fragment; path may be empty.
@@ -344,66 +230,6 @@ func child(node *yaml.Node, step string) (*yaml.Node, int) {
 		}
 	}
 	return nil, 0
-}
-
-// pathAt returns the path of the JSON value that ends at an offset, or spans it. Type errors name the offset, but not
-// the item of a list.
-func pathAt(text []byte, offset int64) string {
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	type level struct {
-		list  bool
-		index int
-		key   string
-		isKey bool // the next token of a mapping is a key
-	}
-	var levels []level
-	path := func() string {
-		var b strings.Builder
-		for _, l := range levels {
-			switch {
-			case l.list:
-				fmt.Fprintf(&b, "[%d]", l.index)
-			case b.Len() > 0:
-				b.WriteString("." + l.key)
-			default:
-				b.WriteString(l.key)
-			}
-		}
-		return b.String()
-	}
-	advance := func() {
-		if len(levels) > 0 {
-			top := &levels[len(levels)-1]
-			top.index, top.isKey = top.index+1, !top.list
-		}
-	}
-	for {
-		token, err := decoder.Token()
-		if err != nil {
-			return ""
-		}
-		key, isText := token.(string)
-		if n := len(levels); isText && n > 0 && levels[n-1].isKey {
-			levels[n-1].key, levels[n-1].isKey = key, false
-			continue
-		}
-		if token == json.Delim('}') || token == json.Delim(']') {
-			levels = levels[:len(levels)-1]
-			if decoder.InputOffset() >= offset {
-				return path()
-			}
-			advance()
-			continue
-		}
-		if decoder.InputOffset() >= offset {
-			return path()
-		}
-		if token == json.Delim('{') || token == json.Delim('[') {
-			levels = append(levels, level{list: token == json.Delim('['), isKey: token == json.Delim('{')})
-			continue
-		}
-		advance()
-	}
 }
 
 // isList reports whether a kind is a list of objects.

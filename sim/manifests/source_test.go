@@ -1,6 +1,9 @@
 package manifests
 
 import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
 	"errors"
 	"os"
 	"path/filepath"
@@ -55,3 +58,73 @@ func TestReadObjectsRefusesWhatIsNoFile(t *testing.T) {
 		t.Errorf("large file: %v", err)
 	}
 }
+
+// gzipped packs a text.
+func gzipped(t *testing.T, text string) string {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	if _, err := w.Write([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// The limits count unpacked bytes, the files of a folder or an archive, and the folders above a file.
+func TestReadObjectsLimits(t *testing.T) {
+	defer func(input, unpacked int64, files int) {
+		largestInput, largestUnpacked, mostFiles = input, unpacked, files
+	}(largestInput, largestUnpacked, mostFiles)
+	largestInput = 1 << 20
+	service, err := os.ReadFile(filepath.Join(corpus, "dump.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := func(about, want string, paths []string, stdin string) {
+		t.Helper()
+		if _, err := ReadObjects(paths, strings.NewReader(stdin), ReadOptions{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %q", about, err, want)
+		}
+	}
+	stdin := []string{"-"}
+	if _, err := ReadObjects(stdin, strings.NewReader(gzipped(t, string(service))), ReadOptions{}); err != nil {
+		t.Errorf("gzip on stdin: %v", err)
+	}
+	refused("a packed input", "stdin: more than 1 MiB", stdin, gzipped(t, strings.Repeat(" ", 1<<20+1)))
+	refused("a cut input", "stdin: unexpected EOF", stdin, gzipped(t, string(service))[:200])
+
+	var archive bytes.Buffer
+	w := tar.NewWriter(&archive)
+	for _, name := range []string{"large.log", "a.yaml", "b.yaml", "deep/" + strings.Repeat("d/", deepestFolder) + "c.yaml"} {
+		text := service
+		if name == "large.log" {
+			text = bytes.Repeat([]byte("log\n"), 100_000)
+		}
+		if err := errors.Join(w.WriteHeader(&tar.Header{Name: name, Size: int64(len(text)), Mode: 0o600}), second(w.Write(text))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	packed := gzipped(t, archive.String())
+	refused("an archive", "is more than 32 folders deep", stdin, packed)
+	mostFiles = 1
+	refused("an archive", "b.yaml: more than 1 files", stdin, packed)
+	refused("a folder", "more than 1 files", []string{filepath.Join(corpus, "same-twice")}, "")
+	largestUnpacked = 100_000
+	refused("an archive of large files", "stdin: unexpected EOF", stdin, packed)
+	deep := filepath.Join(append([]string{t.TempDir()}, strings.Split(strings.Repeat("d", deepestFolder+1), "")...)...)
+	if err := errors.Join(os.MkdirAll(deep, 0o700), os.WriteFile(filepath.Join(deep, "a.yaml"), service, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	mostFiles = 10
+	refused("a deep folder", "is more than 32 folders deep", []string{strings.TrimSuffix(deep, strings.Repeat("/d", deepestFolder+1))}, "")
+	refused("lists of lists", "more than 8 lists in each other", stdin, strings.Repeat(`{"apiVersion":"v1","kind":"List","items":[`, 12)+strings.Repeat("]}", 12))
+	refused("a URL", "https://example.com/a.yaml is a URL: download it first", []string{"https://example.com/a.yaml"}, "")
+}
+
+func second(_ int, err error) error { return err }

@@ -1,0 +1,231 @@
+package manifests
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf16"
+
+	"golang.org/x/sys/unix"
+)
+
+// Limits of the input, all files together. Variables, for tests.
+var (
+	// largestInput is the number of bytes that are read, unpacked: 200,000 Services of 10 endpoints, as JSON.
+	largestInput int64 = 1 << 30
+	// largestUnpacked is the number of bytes of an archive, with the files that are not read.
+	largestUnpacked int64 = 64 << 30
+	// mostFiles is the number of files that are read: a must-gather folder of 1,000 namespaces has some 30,000.
+	mostFiles = 200_000
+)
+
+// deepestFolder is the number of folders above a file. Support bundles have some 6.
+const deepestFolder = 32
+
+// inputFile is a file, with its text unpacked.
+type inputFile struct {
+	name string
+	text []byte
+	// found: its folder or archive was named, not the file itself. Such a file need not hold Kubernetes objects.
+	found bool
+}
+
+// inputs reads the named files, folders and archives.
+type inputs struct {
+	files []inputFile
+	left  int64 // bytes that may still be read
+}
+
+var url = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://`)
+
+// openInputs reads the named files, and folders in lexical order.
+func openInputs(paths []string, stdin io.Reader) ([]inputFile, error) {
+	if len(paths) == 0 {
+		return nil, errors.New("no file, directory or - (stdin) to read objects from")
+	}
+	in := &inputs{left: largestInput}
+	for i, path := range paths {
+		if err := in.open(path, stdin, slices.Index(paths, "-") < i); err != nil {
+			return nil, fmt.Errorf("read objects: %w", err)
+		}
+	}
+	return in.files, nil
+}
+
+func (in *inputs) open(path string, stdin io.Reader, again bool) error {
+	switch {
+	case path == "-" && (stdin == nil || again):
+		return errors.New("stdin (-) can be read only once, and must be available")
+	case path == "-":
+		return in.read(stdin, "stdin", false)
+	case url.MatchString(path):
+		return fmt.Errorf("%s is a URL: download it first, for example with curl -LO", path)
+	}
+	stat, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if !stat.IsDir() {
+		return in.readFile(path, false)
+	}
+	return in.readFolder(path)
+}
+
+// isManifest reports whether a file of a folder or an archive is read: *.yaml, *.yml and *.json, packed or not.
+func isManifest(name string) bool {
+	switch path.Ext(strings.TrimSuffix(name, ".gz")) {
+	case ".yaml", ".yml", ".json":
+		return true
+	}
+	return false
+}
+
+func (in *inputs) readFolder(folder string) error {
+	before := len(in.files)
+	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !isManifest(path) {
+			return err
+		}
+		below, err := filepath.Rel(folder, path)
+		if err != nil {
+			return err
+		}
+		if err := checkDepth(path, below); err != nil {
+			return err
+		}
+		return in.readFile(path, true)
+	})
+	if err == nil && len(in.files) == before {
+		err = fmt.Errorf("%s: holds no *.yaml, *.yml or *.json", folder)
+	}
+	return err
+}
+
+func checkDepth(name, below string) error {
+	if strings.Count(below, "/") > deepestFolder {
+		return fmt.Errorf("%s: is more than %d folders deep", name, deepestFolder)
+	}
+	return nil
+}
+
+// readFile reads a file. A file of a folder must be regular: it is opened without waiting for a writer.
+func (in *inputs) readFile(name string, found bool) error {
+	flags := os.O_RDONLY
+	if found {
+		flags |= unix.O_NONBLOCK
+	}
+	f, err := os.OpenFile(name, flags, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	stat, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if found && !stat.Mode().IsRegular() {
+		return fmt.Errorf("%s: not a regular file", name)
+	}
+	if stat.Mode().IsRegular() && !strings.HasSuffix(name, "gz") && stat.Size() > in.left {
+		return tooLarge(name)
+	}
+	return in.read(f, name, found)
+}
+
+// read unpacks a file and adds its text. An archive is a folder of files.
+func (in *inputs) read(r io.Reader, name string, found bool) error {
+	buffered := bufio.NewReaderSize(r, 4096)
+	magic, _ := buffered.Peek(2)
+	if bytes.Equal(magic, []byte{0x1f, 0x8b}) {
+		unpacked, err := gzip.NewReader(buffered)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		buffered = bufio.NewReaderSize(io.LimitReader(unpacked, largestUnpacked), 4096)
+	}
+	if header, _ := buffered.Peek(262); len(header) == 262 && string(header[257:]) == "ustar" && !found {
+		return in.readArchive(tar.NewReader(buffered), name)
+	}
+	text, err := in.readText(buffered, name)
+	if err != nil {
+		return err
+	}
+	if len(in.files) == mostFiles {
+		return fmt.Errorf("%s: more than %d files: name the folders that hold Services, EndpointSlices and Nodes", name, mostFiles)
+	}
+	in.files = append(in.files, inputFile{name, text, found})
+	return nil
+}
+
+func (in *inputs) readArchive(archive *tar.Reader, name string) error {
+	before := len(in.files)
+	for {
+		entry, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		if entry.Typeflag != tar.TypeReg || !isManifest(entry.Name) {
+			continue
+		}
+		inside := name + ":" + path.Clean(entry.Name)
+		if err := checkDepth(inside, entry.Name); err != nil {
+			return err
+		}
+		if err := in.read(archive, inside, true); err != nil {
+			return err
+		}
+	}
+	if len(in.files) == before {
+		return fmt.Errorf("%s: holds no *.yaml, *.yml or *.json", name)
+	}
+	return nil
+}
+
+// readText reads a text and subtracts its size from the bytes that may still be read.
+func (in *inputs) readText(r io.Reader, name string) ([]byte, error) {
+	var text bytes.Buffer
+	if _, err := text.ReadFrom(io.LimitReader(r, in.left+1)); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if in.left -= int64(text.Len()); in.left < 0 {
+		return nil, tooLarge(name)
+	}
+	return decodeText(text.Bytes()), nil
+}
+
+func tooLarge(name string) error {
+	return fmt.Errorf("%s: more than %d MiB of input: leave out what is neither Service, EndpointSlice nor Node", name, largestInput>>20)
+}
+
+// decodeText returns a text as UTF-8 without its byte order mark. A redirection in PowerShell writes UTF-16.
+func decodeText(text []byte) []byte {
+	var order binary.ByteOrder
+	switch {
+	case bytes.HasPrefix(text, []byte{0xff, 0xfe}):
+		order = binary.LittleEndian
+	case bytes.HasPrefix(text, []byte{0xfe, 0xff}):
+		order = binary.BigEndian
+	default:
+		return bytes.TrimPrefix(text, []byte("\ufeff"))
+	}
+	units := make([]uint16, 0, len(text)/2)
+	for i := 2; i+1 < len(text); i += 2 {
+		units = append(units, order.Uint16(text[i:]))
+	}
+	return []byte(string(utf16.Decode(units)))
+}
