@@ -317,7 +317,7 @@ func (m *manifests) isRepeated(at *fragment, kind string, object metav1.Object) 
 	default:
 		place := m.found[first]
 		m.problems = append(m.problems, at.fault(name, "",
-			fmt.Sprintf("is already defined at %s:%d", place.document.file, place.line(""))))
+			fmt.Sprintf("is already defined at %s:%d, differently: leave out one of them", place.document.file, place.line(""))))
 		return true
 	}
 	m.names[name], m.found[object] = object, at

@@ -254,10 +254,7 @@ func (m *manifests) requireServices(files []inputFile) {
 	if more := len(files) - 1; more > 0 {
 		name += fmt.Sprintf(" and %d more files", more)
 	}
-	has := "it is empty"
-	if len(m.left.lines) > 0 {
-		has = "nothing else is left"
-	}
+	has := "found no Kubernetes object"
 	if found := m.kinds.String(); found != "" {
 		has = "found " + found
 	}

@@ -11,11 +11,24 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// parse converts YAML or JSON to JSON. It refuses repeated keys, but not keys that override those of a merge ("<<").
+// stars is a redacted value that is not quoted: to YAML it is an alias.
+var stars = regexp.MustCompile(`(?m)(: +|[,\[] *|^ *(?:- +)+)(\*\*[^\s,\]}"']*)`)
+
+// parse converts YAML or JSON to JSON. It refuses repeated keys, but not keys that override those of a merge ("<<"), nor
+// those of an API server's objects: there, the redacted part makes keys alike.
 func parse(text []byte) ([]byte, error) {
 	converted, err := yaml.YAMLToJSONStrict(text)
-	if err == nil || !bytes.Contains(text, []byte("<<")) {
-		return converted, err
+	if err != nil && stars.Match(text) {
+		text = stars.ReplaceAll(text, []byte(`$1"$2"`))
+		converted, err = yaml.YAMLToJSONStrict(text)
+	}
+	switch {
+	case err == nil:
+		return converted, nil
+	case serverRow.Match(text):
+		return yaml.YAMLToJSON(text)
+	case !bytes.Contains(text, []byte("<<")):
+		return nil, err
 	}
 	var tree goyaml.Node
 	if err := goyaml.Unmarshal(text, &tree); err != nil {
@@ -61,7 +74,8 @@ func (d *document) syntaxFault(err error) *InputError {
 		text = "a key of a mapping is no text"
 	case strings.Contains(text, "json:"):
 		text = "a value that JSON does not have"
-	case bytes.Contains(d.text, []byte("{{")):
+	}
+	if bytes.Contains(d.text, []byte("{{")) {
 		text += "; a template must be rendered first, for example with 'helm template'"
 	}
 	return &InputError{File: d.file, Line: d.above + line, Err: fmt.Errorf("not YAML or JSON: %s", text)}
