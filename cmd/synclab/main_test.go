@@ -148,6 +148,41 @@ func TestUsageErrors(t *testing.T) {
 	}
 }
 
+// Every command that reads objects refuses an input without Services, most often of a failed kubectl, and a URL.
+func TestNothingToRead(t *testing.T) {
+	empty := filepath.Join(t.TempDir(), "empty.yaml")
+	slice := filepath.Join(filepath.Dir(empty), "slice.yaml")
+	if err := errors.Join(os.WriteFile(empty, nil, 0o600), os.WriteFile(slice, []byte("apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: a}\naddressType: IPv4\nendpoints: []\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	needed := map[string][]string{
+		"plan":    {"--churn", "1"},
+		"migrate": {"--from", "synclab/iptables-legacy", "--to", "synclab/iptables-nft"},
+		"serve":   {"--listen", "127.0.0.1:0"},
+	}
+	read := 0
+	for _, cmd := range newRoot(streams{strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}}).Commands() {
+		if cmd.Flags().Lookup("filename") == nil || cmd.Hidden {
+			continue
+		}
+		if cmd.Flags().Lookup("strict") == nil {
+			t.Errorf("%s lacks --strict", cmd.Name())
+		}
+		read++
+		for file, want := range map[string]string{
+			empty: "found no Kubernetes object", slice: "found 1 EndpointSlice", "https://example.com/dump.yaml": "is a URL: download it first",
+		} {
+			status, stdout, stderr := invoke(t, append([]string{cmd.Name(), "-f", file}, needed[cmd.Name()]...)...)
+			if status != exitUsage || stdout != "" || !strings.Contains(stderr, want) {
+				t.Errorf("%s -f %s: status %d, stdout %q, stderr %q; want %d and %q", cmd.Name(), file, status, stdout, stderr, exitUsage, want)
+			}
+		}
+	}
+	if read < 6 {
+		t.Errorf("%d commands read objects; want at least 6", read)
+	}
+}
+
 // mostFlags bounds the flags of a first help screen, --help and --help-all among them.
 const mostFlags = 18
 

@@ -246,3 +246,22 @@ endpoints: [{addresses: [10.64.2.9], nodeName: larch}]
 		}
 	}
 }
+
+// --strict refuses the object of a dump that is otherwise left out with a message.
+func TestRulesStrict(t *testing.T) {
+	dump := filepath.Join(t.TempDir(), "dump.yaml")
+	text := "apiVersion: v1\nkind: List\nitems:\n" +
+		"- apiVersion: v1\n  kind: Service\n  metadata: {name: a, uid: u1}\n  spec: {clusterIP: 10.96.0.7, ports: [{port: 80}]}\n" +
+		"- apiVersion: v1\n  kind: Service\n  metadata: {name: b, uid: u2}\n  spec: {clusterIP: 10.96.0.700, ports: [{port: 80}]}\n"
+	if err := os.WriteFile(dump, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	status, stdout, stderr := invoke(t, "rules", "-f", dump)
+	if want := "left out: " + dump + ":11: service default/b: spec.clusterIP: "; status != exitDone || !strings.Contains(stderr, want) || !strings.Contains(stdout, "10.96.0.7/32") {
+		t.Errorf("status %d, stderr %q; want the rules of a, and %q", status, stderr, want)
+	}
+	status, stdout, stderr = invoke(t, "rules", "-f", dump, "--strict")
+	if status != exitUsage || stdout != "" || !strings.Contains(stderr, "service default/b: spec.clusterIP: ") {
+		t.Errorf("--strict: status %d, stderr %q", status, stderr)
+	}
+}

@@ -81,8 +81,8 @@ func (d *document) syntaxFault(err error) *InputError {
 	return &InputError{File: d.file, Line: d.above + line, Err: fmt.Errorf("not YAML or JSON: %s", text)}
 }
 
-// Rows that Kubernetes objects have, and objects of an API server.
-var kindRow, serverRow = regexp.MustCompile(`(?m)^[ -]*"?kind"?:`), regexp.MustCompile(`(?m)^ *"?(uid|resourceVersion)"?:`)
+// Keys that Kubernetes objects have, and objects of an API server.
+var kindRow, serverRow = regexp.MustCompile(`(?m)^[ -]*"?kind"?:`), regexp.MustCompile(`(?m)(?:^|[ {,"])(uid|resourceVersion)"?:`)
 
 // refuseSyntax refuses a text, or leaves it out if it is part of a dump or was found in a folder and has no objects.
 func (m *manifests) refuseSyntax(d *document, err error) {
