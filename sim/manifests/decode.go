@@ -135,9 +135,11 @@ func (m *manifests) readObject(at *fragment, expected schema.GroupVersionKind) {
 		m.refuse(at, at.typeFault("", reflect.TypeFor[head]()))
 		return
 	}
+	inferred := false // only support bundles have objects without a kind
 	if h.APIVersion == "" && h.Kind == "" {
 		if expected.Empty() && (h.Metadata.Name != "" || len(h.Items) > 0) {
 			expected = kindOfFile(at.document.file, len(h.Items) > 0)
+			inferred = !expected.Empty()
 		}
 		h.APIVersion, h.Kind = expected.ToAPIVersionAndKind()
 	}
@@ -154,7 +156,7 @@ func (m *manifests) readObject(at *fragment, expected schema.GroupVersionKind) {
 		m.readItems(at, "items", itemKind(h.Kind, version))
 		return
 	}
-	at.dumped = h.isDumped()
+	at.dumped = h.isDumped() || inferred
 	m.kinds.add(h.Kind)
 	kind := version.WithKind(h.Kind)
 	served, wanted := wantedKinds[kind.GroupKind()]
@@ -205,7 +207,8 @@ func (m *manifests) refuseKindless(at *fragment, h head) {
 // files: services/default.json, core_v1_services.json.
 func kindOfFile(file string, list bool) schema.GroupVersionKind {
 	folder, base := path.Split(strings.ToLower(strings.ReplaceAll(file, ":", "/")))
-	base, _, _ = strings.Cut(base, ".")
+	base = strings.TrimSuffix(base, ".gz")
+	base = strings.TrimSuffix(base, path.Ext(base))
 	base = base[strings.LastIndexByte(base, '_')+1:]
 	for kind, version := range wantedKinds {
 		plural := strings.TrimSuffix(strings.ToLower(kind.Kind), "s") + "s"
