@@ -311,7 +311,7 @@ func TestSplitDocumentsLines(t *testing.T) {
 }
 
 func FuzzReadObjects(f *testing.F) {
-	for _, pattern := range []string{"testdata/manifests/*", "testdata/faults/*.yaml", "testdata/dumps/*"} {
+	for _, pattern := range []string{"testdata/manifests/*", "testdata/faults/*.yaml", "testdata/dumps/*", corpus + "/*.*"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			f.Fatal(err)
