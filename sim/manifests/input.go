@@ -69,7 +69,7 @@ func (in *inputs) open(path string, stdin io.Reader, again bool) error {
 	case path == "-" && (stdin == nil || again):
 		return errors.New("stdin (-) can be read only once, and must be available")
 	case path == "-":
-		return in.read(stdin, "stdin", false)
+		return in.read(stdin, "stdin", 0, false)
 	case url.MatchString(path):
 		return fmt.Errorf("%s is a URL: download it first, for example with curl -LO", path)
 	}
@@ -138,14 +138,15 @@ func (in *inputs) readFile(name string, found bool) error {
 	if found && !stat.Mode().IsRegular() {
 		return fmt.Errorf("%s: not a regular file", name)
 	}
-	if stat.Mode().IsRegular() && !strings.HasSuffix(name, "gz") && stat.Size() > in.left {
-		return tooLarge(name)
+	size := stat.Size()
+	if !stat.Mode().IsRegular() {
+		size = 0
 	}
-	return in.read(f, name, found)
+	return in.read(f, name, size, found)
 }
 
-// read unpacks a file and adds its text. An archive is a folder of files.
-func (in *inputs) read(r io.Reader, name string, found bool) error {
+// read unpacks a file of a size, 0 if it is unknown, and adds its text. An archive is a folder of files.
+func (in *inputs) read(r io.Reader, name string, size int64, found bool) error {
 	buffered := bufio.NewReaderSize(r, 4096)
 	magic, _ := buffered.Peek(2)
 	if bytes.Equal(magic, []byte{0x1f, 0x8b}) {
@@ -153,12 +154,12 @@ func (in *inputs) read(r io.Reader, name string, found bool) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		buffered = bufio.NewReaderSize(io.LimitReader(unpacked, largestUnpacked), 4096)
+		buffered, size = bufio.NewReaderSize(io.LimitReader(unpacked, largestUnpacked), 4096), 0
 	}
 	if header, _ := buffered.Peek(262); len(header) == 262 && string(header[257:]) == "ustar" && !found {
 		return in.readArchive(tar.NewReader(buffered), name)
 	}
-	text, err := in.readText(buffered, name)
+	text, err := in.readText(buffered, name, size)
 	if err != nil {
 		return err
 	}
@@ -186,7 +187,7 @@ func (in *inputs) readArchive(archive *tar.Reader, name string) error {
 		if err := checkDepth(inside, entry.Name); err != nil {
 			return err
 		}
-		if err := in.read(archive, inside, true); err != nil {
+		if err := in.read(archive, inside, entry.Size, true); err != nil {
 			return err
 		}
 	}
@@ -197,8 +198,12 @@ func (in *inputs) readArchive(archive *tar.Reader, name string) error {
 }
 
 // readText reads a text and subtracts its size from the bytes that may still be read.
-func (in *inputs) readText(r io.Reader, name string) ([]byte, error) {
+func (in *inputs) readText(r io.Reader, name string, size int64) ([]byte, error) {
+	if size > in.left {
+		return nil, tooLarge(name)
+	}
 	var text bytes.Buffer
+	text.Grow(int(size) + bytes.MinRead)
 	if _, err := text.ReadFrom(io.LimitReader(r, in.left+1)); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
