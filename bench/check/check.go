@@ -178,7 +178,7 @@ func (r *Checks) evidence(ctx context.Context) (*invariants.Evidence, error) {
 		return nil, err
 	}
 	e.Options = proxier.Options{
-		Config: r.Config, NodeName: pass.NodeName(e.Objects), NodeIPs: r.NodeIPs, Addresses: r.Addresses, Machine: machine,
+		Config: r.SameForAll(), NodeName: pass.NodeName(e.Objects), NodeIPs: r.NodeIPs, Addresses: r.Addresses, Machine: machine,
 		Clock: r.Clock,
 	}
 	if len(e.Objects.Nodes) > 0 {

@@ -91,6 +91,14 @@ func (e *Env) Settings() config.Settings {
 	return config.SettingsOf(e.Config, cmp.Or(v1alpha1.ProxyMode(e.About.Backend), e.Config.Mode))
 }
 
+// SameForAll returns the configuration with the settings of the subject's mode in every section: kube-proxy's modes are
+// checked by the rules of layout classic, which reads section iptables.
+func (e *Env) SameForAll() *v1alpha1.KubeProxyConfiguration {
+	cfg, own := e.Config.DeepCopy(), e.Settings()
+	config.Change(cfg, func(s *config.Settings) { *s = own })
+	return cfg
+}
+
 // PlanNode returns the subject's node.
 func (e *Env) PlanNode() plan.Node {
 	objects := e.World.Objects()

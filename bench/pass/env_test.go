@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"synclab/bench/subject"
 	"synclab/proxier/config"
 	"synclab/sim"
 	"synclab/sim/world"
@@ -24,5 +25,20 @@ func TestFindNode(t *testing.T) {
 	e.FindNode()
 	if got := fmt.Sprint(e.Node, e.NodeIPs, e.NodeAddress(corev1.IPv4Protocol)); got != "[192.0.2.4 192.0.2.5] [192.0.2.4] 192.0.2.4" {
 		t.Errorf("device, node IPs, main address: %s", got)
+	}
+}
+
+// Checks expect what the subject's own section says, whatever the other sections say.
+func TestSameForAll(t *testing.T) {
+	e := &Env{Config: config.New()}
+	e.Config.NFTables.MasqueradeAll = true
+	for name, want := range map[string]bool{"kube-proxy/nftables": true, "kube-proxy/iptables-nft": false, "kube-proxy/ipvs": false} {
+		var err error
+		if e.About, err = subject.Parse(name); err != nil {
+			t.Fatal(err)
+		}
+		if got := e.SameForAll(); got.IPTables.MasqueradeAll != want || got.NFTables.MasqueradeAll != want {
+			t.Errorf("%s: masqueradeAll %v, %v; want %v", name, got.IPTables.MasqueradeAll, got.NFTables.MasqueradeAll, want)
+		}
 	}
 }
