@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -77,7 +76,7 @@ func Calibrate(ctx context.Context, o CalibrateOptions) (dir string, err error) 
 		return "", err
 	}
 	run := raw.Run{
-		ID: filepath.Base(o.Run.Out), Started: time.Now(), Command: o.Run.Command, Scenario: base, Reps: calibrationRounds,
+		Started: time.Now(), Command: o.Run.Command, Scenario: base, Reps: calibrationRounds,
 		Seed: o.Seed, Feed: o.Run.Feed, Versions: machine.DetectVersions(ctx), Machine: machine.DetectMachine(),
 	}
 	c := newCalibration(&o)
@@ -91,7 +90,7 @@ func Calibrate(ctx context.Context, o CalibrateOptions) (dir string, err error) 
 	c.deadline = time.Now().Add(o.Budget) // the budget does not include the build of kube-proxy
 	pace := machine.MeasurePace(ctx)
 	run.Pace = &pace
-	if c.w, err = raw.OpenRun(o.Run.Out, run, o.Run.Force); err != nil {
+	if c.w, err = o.Run.open("calibrate", run); err != nil {
 		return "", err
 	}
 	err = c.run(ctx)
@@ -122,9 +121,6 @@ func (o *CalibrateOptions) fill() {
 	}
 	// With the feed "api" each subject is a separate process, and the memory of all subjects is measured alike.
 	o.Run.Feed = cmp.Or(o.Run.Feed, raw.FeedAPI)
-	if o.Run.Out == "" {
-		o.Run.Out = newFolder(filepath.Join("runs", "calibrate-"+time.Now().Format("20060102-150405")))
-	}
 	if o.Run.Progress == nil {
 		o.Run.Progress = func(Progress) {}
 	}

@@ -198,7 +198,7 @@ func Execute(ctx context.Context, o ExecuteOptions) (dir string, err error) {
 		return "", err
 	}
 	run := raw.Run{
-		ID: filepath.Base(o.Out), Started: time.Now(), Command: o.Command, Scenario: *o.Scenario, Subjects: slices.Clone(o.Subjects),
+		Started: time.Now(), Command: o.Command, Scenario: *o.Scenario, Subjects: slices.Clone(o.Subjects),
 		Reps: o.Reps, Seed: o.Scenario.Seed, Versions: machine.DetectVersions(ctx), Machine: machine.DetectMachine(),
 	}
 	run.Feed, run.Observed, run.Shard, run.LeftOut = o.Feed, raw.ObservedKernel, shard, left
@@ -211,7 +211,7 @@ func Execute(ctx context.Context, o ExecuteOptions) (dir string, err error) {
 	if err := errors.Join(o.prepareTools(ctx, &run.Versions), o.prepareKernels(ctx, &run)); err != nil {
 		return "", err
 	}
-	w, err := raw.OpenRun(o.Out, run, o.Force)
+	w, err := o.open(o.Scenario.Name, run)
 	if err != nil {
 		return "", err
 	}
@@ -280,9 +280,6 @@ func (o *ExecuteOptions) fill() error {
 	if o.Reps == 0 {
 		o.Reps = 3
 	}
-	if o.Out == "" && o.Shards == 0 {
-		o.Out = newFolder(filepath.Join("runs", o.Scenario.Name+"-"+time.Now().Format("20060102-150405")))
-	}
 	if o.Progress == nil {
 		o.Progress = func(Progress) {}
 	}
@@ -322,25 +319,28 @@ func (o *ExecuteOptions) sweep() error {
 	if parent, err := cgroup.Own(); err == nil {
 		cgroup.Sweep(parent)
 	}
-	runs, err := filepath.Abs("runs")
-	if out, outErr := filepath.Abs(o.Out); err != nil || outErr != nil || filepath.Dir(out) != runs {
-		return errors.Join(err, outErr)
+	if o.Out != "" {
+		runs, err := filepath.Abs(raw.RunsFolder)
+		if out, outErr := filepath.Abs(o.Out); err != nil || outErr != nil || filepath.Dir(out) != runs {
+			return errors.Join(err, outErr)
+		}
 	}
-	if _, err := raw.SweepRuns("runs"); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if _, err := raw.SweepRuns(raw.RunsFolder); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("mark killed runs: %w", err)
 	}
 	return nil
 }
 
-// newFolder returns name, or name-2 and so on, since two runs may start within a second.
-func newFolder(name string) string {
-	folder := name
-	for n := 2; ; n++ {
-		if _, err := os.Stat(folder); errors.Is(err, os.ErrNotExist) {
-			return folder
+// open opens the run's folder, by default a new one of this kind.
+func (o *ExecuteOptions) open(kind string, run raw.Run) (*raw.RunWriter, error) {
+	if o.Out == "" {
+		var err error
+		if o.Out, err = raw.NewFolder(kind, run.Started); err != nil {
+			return nil, err
 		}
-		folder = fmt.Sprintf("%s-%d", name, n)
 	}
+	run.ID = filepath.Base(o.Out)
+	return raw.OpenRun(o.Out, run, o.Force)
 }
 
 func (o *ExecuteOptions) runAll(ctx context.Context, w *raw.RunWriter, all []slot) error {

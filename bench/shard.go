@@ -129,7 +129,7 @@ func (o *ExecuteOptions) takeShard() (*raw.Shard, error) {
 	shard := shards[o.Shard-1]
 	shard.Host = hostName()
 	if o.Out == "" {
-		o.Out = filepath.Join("runs", o.Scenario.Name+"-"+shard.Sweep[:8])
+		o.Out = filepath.Join(raw.RunsFolder, o.Scenario.Name+"-"+shard.Sweep[:8])
 	}
 	if err := sameSweep(shard, o.Out, o.Force); err != nil {
 		return nil, err

@@ -111,14 +111,17 @@ Ctrl-C keeps what was measured until then, and its model.`,
 			if flags.again != "" {
 				return writeModel(s, flags.again, o.HoldOut, model.FitOptions{Seed: o.Seed})
 			}
-			return calibrate(cmd.Context(), s, o)
+			_, err = calibrate(cmd.Context(), s, o)
+			return err
 		},
 	}
 	flags.register(cmd)
 	return cmd
 }
 
-func calibrate(ctx context.Context, s streams, o bench.CalibrateOptions) error {
+// calibrate measures, fits the cost model and prints it. It returns the folder, also with an error, unless nothing was
+// measured.
+func calibrate(ctx context.Context, s streams, o bench.CalibrateOptions) (dir string, err error) {
 	if terminal.Descriptor(s.err) < 0 { // workers write to it, too
 		s.err = &terminal.Turns{W: s.err}
 	}
@@ -133,12 +136,12 @@ func calibrate(ctx context.Context, s streams, o bench.CalibrateOptions) error {
 	if busy := bench.LoadAverage(); busy > float64(runtime.NumCPU())/2 {
 		fmt.Fprintf(s.err, "the machine is busy: a load of %.1f on %d CPUs; times will vary, and intervals will be wide\n", busy, runtime.NumCPU())
 	}
-	dir, err := bench.Calibrate(ctx, o)
+	dir, err = bench.Calibrate(ctx, o)
 	shown.End()
 	if dir == "" {
-		return err
+		return "", err
 	}
-	return errors.Join(err, writeModel(s, dir, o.HoldOut, fit))
+	return dir, errors.Join(err, writeModel(s, dir, o.HoldOut, fit))
 }
 
 // writeModel fits the cost model and prints it.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"synclab/bench/raw"
 	"synclab/bench/reproduce"
 	"synclab/cmd/synclab/terminal"
 	"synclab/reports/profiles"
@@ -27,7 +28,7 @@ it prints the functions with most time, those of the kernel, of tools and of the
 proxier apart. If the run has several sizes, it fits the time of each function: what
 share of a sync has which exponent, which function makes the sync grow faster than the
 cluster, and from which size on that rules. Without an argument it uses the newest run
-in ` + runsFolder + `/. The run's page has the same tables and flame graphs.
+in ` + raw.RunsFolder + `/. The run's page has the same tables and flame graphs.
 
 With --reproducer it writes instead all that repeats the slowest call of a tool without
 Synclab: its input, and a shell script that gives it to the tool in a new network namespace.
@@ -42,7 +43,7 @@ The profiles are in the run's folder: go tool pprof -http : RUN/profiles/FILE.`,
 		Args: argCount(0, 1, "a run"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				newest, err := newestRun(runsFolder)
+				newest, err := newestRun(raw.RunsFolder)
 				if err != nil {
 					return badInput(err)
 				}

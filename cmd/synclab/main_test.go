@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"synclab/bench/netns"
+	"synclab/bench/raw"
 	"synclab/cmd/synclab/terminal"
 	"synclab/scenarios"
 )
@@ -312,7 +313,7 @@ func TestVersion(t *testing.T) {
 func TestCompletion(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, name := range []string{"before", "after"} {
-		if err := errors.Join(os.MkdirAll(filepath.Join(runsFolder, name), 0o700), os.WriteFile(filepath.Join(runsFolder, name, "run.json"), []byte("{}"), 0o600)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Join(raw.RunsFolder, name), 0o700), os.WriteFile(filepath.Join(raw.RunsFolder, name, "run.json"), []byte("{}"), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}

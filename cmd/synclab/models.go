@@ -31,7 +31,7 @@ type modelFlags struct {
 
 func (f *modelFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.path, "model", "", "`folder` of the calibration to use, or its "+model.File+" (default: the newest in "+runsFolder+"/ that was made on this machine and has the subjects)")
+	flags.StringVar(&f.path, "model", "", "`folder` of the calibration to use, or its "+model.File+" (default: the newest in "+raw.RunsFolder+"/ that was made on this machine and has the subjects)")
 	flags.BoolVar(&f.elsewhere, "other-machine", false, "also accept a calibration of another kernel, processor or version of the tools: the answer is then for that machine")
 	if err := cmd.MarkFlagDirname("model"); err != nil {
 		panic(err)
@@ -52,7 +52,7 @@ func (f *modelFlags) load(ctx context.Context, s streams, subjects []string) (m 
 	}
 	path := f.path
 	if path == "" {
-		if path, err = newestModel(runsFolder, here); err != nil {
+		if path, err = newestModel(raw.RunsFolder, here); err != nil {
 			return nil, "", badInput(err)
 		}
 		fmt.Fprintf(s.err, "cost model: %s\n", path)

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"synclab/bench"
+	"synclab/bench/raw"
 	"synclab/cmd/synclab/planning"
 	"synclab/cmd/synclab/terminal"
 	"synclab/proxier/config"
@@ -157,8 +158,7 @@ func (f *planFlags) plan(cmd *cobra.Command, s streams) error {
 	if err != nil {
 		return err
 	}
-	out, err := f.folder(cmd)
-	if err != nil {
+	if err := f.checkFolder(cmd); err != nil {
 		return err
 	}
 	q, notes, err := f.question(ctx, cmd, s)
@@ -189,6 +189,12 @@ func (f *planFlags) plan(cmd *cobra.Command, s streams) error {
 		answer.Remarks = append(answer.Remarks, pace)
 	}
 	answer.Remarks = slices.Concat(answer.Remarks, lacking, notes, planning.BeyondTested(answer))
+	out := f.out
+	if out == "" {
+		if out, err = raw.NewFolder("plan", time.Now()); err != nil {
+			return err
+		}
+	}
 	if err := page.WriteAnswer(out, answer); err != nil {
 		return fmt.Errorf("%s: %w", out, err)
 	}
@@ -252,18 +258,15 @@ func (f *planFlags) question(ctx context.Context, cmd *cobra.Command, s streams)
 	return q, notes, nil
 }
 
-// folder returns the plan's folder. It refuses a folder with another plan.
-func (f *planFlags) folder(cmd *cobra.Command) (string, error) {
-	if f.force && f.out == "" {
-		return "", badUsage(cmd, "--force replaces the plan in --out, which is not given")
+// checkFolder refuses a folder with another plan.
+func (f *planFlags) checkFolder(cmd *cobra.Command) error {
+	switch {
+	case f.out == "" && f.force:
+		return badUsage(cmd, "--force replaces the plan in --out, which is not given")
+	case f.out != "" && !f.force && page.HasAnswer(f.out):
+		return badInput(fmt.Errorf("%s has a plan already; replace it with --force", f.out))
 	}
-	if f.out == "" {
-		return newPlanFolder("plan"), nil
-	}
-	if page.HasAnswer(f.out) && !f.force {
-		return "", badInput(fmt.Errorf("%s has a plan already; replace it with --force", f.out))
-	}
-	return f.out, nil
+	return nil
 }
 
 // planReport makes the page of a plan again, from the answer in its folder.

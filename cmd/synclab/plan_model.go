@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -111,7 +110,7 @@ func (f *planModel) load(ctx context.Context, s streams, wanted []string, began 
 		return nil, "", nil, "", err
 	}
 	_, reasons, _ := strings.Cut(err.Error(), "\n")
-	fmt.Fprintf(s.err, "no calibration in %s/ is valid here: calibrating now\n", runsFolder)
+	fmt.Fprintf(s.err, "no calibration in %s/ is valid here: calibrating now\n", raw.RunsFolder)
 	if reasons != "" {
 		fmt.Fprintln(s.err, reasons)
 	}
@@ -262,7 +261,7 @@ func (f *planModel) calibrate(ctx context.Context, s streams, wanted []string, b
 		fmt.Fprintf(s.err, "%v of --within have passed: calibrating for %v instead of %v\n", time.Since(began).Round(time.Second), budget, f.budget)
 	}
 	o := bench.CalibrateOptions{Budget: budget, Seed: seed, Asked: f.asked, MaxServices: min(largestCalibrated, max(leastCalibrated, f.asked.Services))}
-	o.Run.Subjects, o.Run.KubeProxy, o.Run.Out = wanted, f.subjects.kubeProxy, newPlanFolder("calibrate")
+	o.Run.Subjects, o.Run.KubeProxy = wanted, f.subjects.kubeProxy
 	if f.subjects.execConfig != "" {
 		text, err := os.ReadFile(f.subjects.execConfig)
 		if err != nil {
@@ -270,13 +269,14 @@ func (f *planModel) calibrate(ctx context.Context, s streams, wanted []string, b
 		}
 		o.Run.ExecConfig = string(text)
 	}
-	dir := o.Run.Out
-	err = calibrate(ctx, streams{in: s.in, out: s.err, err: s.err}, o)
-	if ctx.Err() != nil {
-		fmt.Fprintln(s.err, f.interrupted(dir, asked))
-		return "", ctx.Err()
+	dir, err := calibrate(ctx, streams{in: s.in, out: s.err, err: s.err}, o)
+	if ctx.Err() == nil {
+		return dir, err
 	}
-	return dir, err
+	if dir != "" {
+		fmt.Fprintln(s.err, f.interrupted(dir, asked))
+	}
+	return "", ctx.Err()
 }
 
 // calibrationTime returns the time for a calibration when left is the time for the whole plan.
@@ -316,16 +316,4 @@ func (f *planModel) buildKubeProxy(ctx context.Context, s streams, wanted []stri
 	}
 	fmt.Fprintf(s.err, "continuing without kube-proxy: %v\n", err)
 	return slices.DeleteFunc(slices.Clone(wanted), isKubeProxy), nil
-}
-
-// newPlanFolder returns a new folder's name in runs/.
-func newPlanFolder(kind string) string {
-	name := filepath.Join(runsFolder, kind+"-"+time.Now().Format("20060102-150405"))
-	folder := name
-	for n := 2; ; n++ {
-		if _, err := os.Stat(folder); errors.Is(err, os.ErrNotExist) {
-			return folder
-		}
-		folder = fmt.Sprintf("%s-%d", name, n)
-	}
 }

@@ -27,7 +27,7 @@ func calibratedHere(t *testing.T) (dir string) {
 	t.Chdir(t.TempDir())
 	m := *capacitytest.Model()
 	m.Versions, m.Machine = machine.DetectVersions(t.Context()), machine.DetectMachine()
-	dir = filepath.Join(runsFolder, "calibrate-1")
+	dir = filepath.Join(raw.RunsFolder, "calibrate-1")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -86,11 +86,11 @@ func TestPlan(t *testing.T) {
 	}
 
 	// The copy of the model in a plan's folder is no calibration.
-	if err := os.Rename("mine", filepath.Join(runsFolder, "plan-1")); err != nil {
+	if err := os.Rename("mine", filepath.Join(raw.RunsFolder, "plan-1")); err != nil {
 		t.Fatal(err)
 	}
 	here := model.Here{Versions: machine.DetectVersions(t.Context()), Machine: machine.DetectMachine()}
-	if newest, err := newestModel(runsFolder, here); err != nil || newest != dir {
+	if newest, err := newestModel(raw.RunsFolder, here); err != nil || newest != dir {
 		t.Errorf("the newest model is in %s, %v", newest, err)
 	}
 }

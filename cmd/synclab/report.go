@@ -25,9 +25,6 @@ import (
 	"synclab/reports/sections"
 )
 
-// runsFolder is the default folder of runs. report looks there for the newest.
-const runsFolder = "runs"
-
 // exports are formats of other programs.
 var exports = map[string]func(io.Writer, *sections.Summary) error{"perfdash": export.PerfDash, "openmetrics": export.OpenMetrics}
 
@@ -38,7 +35,7 @@ func newReport(s streams) *cobra.Command {
 		Short: "Derive the report of one run, or of several runs, from the records",
 		Long: `Report reads the raw records of run folders and writes everything derived from
 them: index.html, plots, summary.json, summary.md and bench.txt. Without an
-argument it uses the newest run in ` + runsFolder + `/. Several runs make one report that
+argument it uses the newest run in ` + raw.RunsFolder + `/. Several runs make one report that
 compares them, in the first folder unless --out names another. For a plan's folder
 it makes the plan's page.
 
@@ -131,7 +128,7 @@ func (f *reportFlags) run(cmd *cobra.Command, s streams, dirs []string) error {
 	case f.index != "":
 		return indexPage(s, f.index, f.out)
 	case len(dirs) == 0:
-		newest, err := newestRun(runsFolder)
+		newest, err := newestRun(raw.RunsFolder)
 		if err != nil {
 			return badInput(err)
 		}
@@ -194,7 +191,7 @@ func completeRuns(_ *cobra.Command, given []string, typed string) ([]string, cob
 	}
 	var found []folder
 	for _, file := range []string{"run.json", page.AnswerFile} {
-		files, _ := filepath.Glob(filepath.Join(runsFolder, "*", file))
+		files, _ := filepath.Glob(filepath.Join(raw.RunsFolder, "*", file))
 		for _, one := range files {
 			dir := filepath.Dir(one)
 			if stat, err := os.Stat(one); err == nil && strings.HasPrefix(dir, typed) && !slices.Contains(given, dir) {

@@ -32,7 +32,7 @@ simulated network programming latency with the measured one: once with the durat
 of the run's own syncs, which tests the loop alone, and once with the cost model of a
 calibration, which has no data of the run.
 
-Without an argument it uses the newest run in ` + runsFolder + `/. The scenario agreement makes
+Without an argument it uses the newest run in ` + raw.RunsFolder + `/. The scenario agreement makes
 a suitable run.`,
 		Example: `  synclab simulate
   synclab compare agreement --subjects kube-proxy/nftables,synclab/nftables --out runs/agreement
@@ -47,7 +47,7 @@ a suitable run.`,
 			if len(args) == 1 {
 				dir = args[0]
 			} else {
-				newest, err := newestRun(runsFolder)
+				newest, err := newestRun(raw.RunsFolder)
 				if err != nil {
 					return badInput(err)
 				}
@@ -105,9 +105,9 @@ func modelOfRun(dir string, from modelFlags) (*model.Model, []string, error) {
 	if from.path != "" {
 		return loadFor(run, from.path, here)
 	}
-	path, err := newestModel(runsFolder, model.Here{Versions: run.Versions, Machine: run.Machine, Elsewhere: from.elsewhere, Subjects: run.Subjects})
+	path, err := newestModel(raw.RunsFolder, model.Here{Versions: run.Versions, Machine: run.Machine, Elsewhere: from.elsewhere, Subjects: run.Subjects})
 	if err != nil { // retry with any of the subjects
-		path, err = newestModel(runsFolder, here)
+		path, err = newestModel(raw.RunsFolder, here)
 	}
 	if err != nil {
 		return nil, []string{"no cost model fits the run; only its own sync times are compared. 'synclab calibrate' makes one"}, nil

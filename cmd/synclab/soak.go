@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"synclab/bench"
+	"synclab/bench/raw"
 	"synclab/bench/soak"
 	"synclab/bench/subject"
 	"synclab/cmd/synclab/terminal"
@@ -103,7 +104,10 @@ func (f *soakFlags) run(cmd *cobra.Command, s streams) error {
 		o.subjects = withTools(cmd, ownSubjects())
 	}
 	if f.out == "" {
-		f.out = filepath.Join("runs", "soak-"+now.Format("20060102-150405"))
+		var err error
+		if f.out, err = raw.NewFolder("soak", now); err != nil {
+			return err
+		}
 	}
 	soaking, err := soak.New(soak.Options{
 		Seed: f.seed, Time: f.budget, Seeds: f.seeds, Subjects: o.subjects,
