@@ -3,7 +3,11 @@ package kernel
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
+	"os"
 	"os/exec"
+	"runtime"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -176,4 +180,81 @@ func TestDumpOfDeleted(t *testing.T) {
 			t.Errorf("deleted at message %d (%t): %v", at, deleted, err)
 		}
 	}
+}
+
+// A generation of 0 without an error would pass for a ruleset that does not change.
+func TestGenerationIsNeverAssumed(t *testing.T) {
+	generation := attr.Append(nil, unix.NFTA_GEN_ID, []byte{0, 0, 0, 7})
+	for name, x := range map[string]struct {
+		answer [][]byte
+		errno  unix.Errno
+		want   uint32
+	}{
+		"known":         {[][]byte{generation}, 0, 7},
+		"no message":    {nil, 0, 0},
+		"no attribute":  {[][]byte{nil}, 0, 0},
+		"short":         {[][]byte{attr.Append(nil, unix.NFTA_GEN_ID, []byte{7})}, 0, 0},
+		"not permitted": {nil, unix.EPERM, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := answering(t, func(uint16) ([][]byte, unix.Errno) { return x.answer, x.errno })
+			if got, err := n.Generation(); got != x.want || (err == nil) != (x.want != 0) {
+				t.Errorf("generation %d, %v; want %d", got, err, x.want)
+			}
+		})
+	}
+}
+
+// The rest of an abandoned dump comes before the answer, in a read of its own.
+func TestGenerationAfterAnAbandonedDump(t *testing.T) {
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &Nftables{&socket{fd: ends[0], seq: 5, buf: make([]byte, receiveBuffer)}}
+	defer n.Close()
+	defer unix.Close(ends[1])
+	const old, asked = 5, 6
+	for _, m := range [][]byte{
+		message(0, old, append(make([]byte, nfgenSize), attr.Append(nil, unix.NFTA_GEN_ID, []byte{0, 0, 0, 3})...)),
+		message(0, asked, append(make([]byte, nfgenSize), attr.Append(nil, unix.NFTA_GEN_ID, []byte{0, 0, 0, 7})...)),
+	} {
+		if _, err := unix.Write(ends[1], m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := n.Generation(); got != 7 || err != nil {
+		t.Errorf("generation %d, %v; want 7", got, err)
+	}
+}
+
+// A signal interrupts a read from a socket with a timeout, even with SA_RESTART (signal(7)).
+func TestGenerationDespiteSignals(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	reader := unix.Gettid()
+	n := answering(t, func(uint16) ([][]byte, unix.Errno) {
+		for range 3 {
+			for !asleep(reader) {
+				runtime.Gosched()
+			}
+			if err := unix.Tgkill(unix.Getpid(), reader, unix.SIGURG); err != nil {
+				t.Error(err)
+			}
+		}
+		return [][]byte{attr.Append(nil, unix.NFTA_GEN_ID, []byte{0, 0, 0, 7})}, 0
+	})
+	if err := unix.SetsockoptTimeval(n.s.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 3600}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := n.Generation(); got != 7 || err != nil {
+		t.Errorf("generation %d, %v; want 7", got, err)
+	}
+}
+
+// asleep reports whether a thread of this process waits in the kernel.
+func asleep(thread int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/stat", thread))
+	_, after, found := strings.Cut(string(stat), ") ")
+	return err == nil && found && strings.HasPrefix(after, "S")
 }

@@ -139,22 +139,19 @@ func (s *socket) dumpRules(family corev1.IPFamily, table, chain string, yield fu
 
 // generation returns the number of the ruleset's last commit, in any table.
 func (s *socket) generation() (id uint32, err error) {
-	if err := s.send(unix.NFT_MSG_GETGEN, unix.NLM_F_REQUEST, unix.NFPROTO_UNSPEC, nil); err != nil {
-		return 0, err
-	}
-	n, err := unix.Read(s.fd, s.buf)
-	if err != nil {
-		return 0, fmt.Errorf("netlink: %w", err)
-	}
-	_, err = s.messages(s.buf[:n], new(bool), func(attrs []byte) error {
+	known := false
+	err = s.one(unix.NFT_MSG_GETGEN, unix.NFPROTO_UNSPEC, nil, func(attrs []byte) error {
 		var err error
 		for a := range attr.All(attrs, &err) {
 			if a.Type == unix.NFTA_GEN_ID && len(a.Value) == 4 {
-				id = a.Uint32()
+				id, known = a.Uint32(), true
 			}
 		}
 		return err
 	})
+	if err == nil && !known {
+		err = errors.New("netlink: the answer has no generation of the ruleset")
+	}
 	return id, err
 }
 
@@ -191,14 +188,7 @@ func (s *socket) dump(kind uint16, protocol byte, filter []byte, yield func(attr
 	changed := false
 	var failed error
 	for {
-		n, err := unix.Read(s.fd, s.buf)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("netlink: %w", err)
-		}
-		done, err := s.messages(s.buf[:n], &changed, func(attrs []byte) error {
+		done, err := s.receive(&changed, func(attrs []byte) error {
 			s.read++
 			if failed == nil {
 				failed = yield(attrs)
@@ -234,6 +224,18 @@ func (s *socket) send(kind, flags uint16, protocol byte, attrs []byte) error {
 		return fmt.Errorf("netlink: %w", err)
 	}
 	return nil
+}
+
+// receive reads once, parses what it read, and reports whether it was the last of an answer.
+func (s *socket) receive(changed *bool, yield func(attrs []byte) error) (done bool, err error) {
+	n, err := unix.Read(s.fd, s.buf)
+	for errors.Is(err, unix.EINTR) {
+		n, err = unix.Read(s.fd, s.buf)
+	}
+	if err != nil {
+		return false, fmt.Errorf("netlink: %w", err)
+	}
+	return s.messages(s.buf[:n], changed, yield)
 }
 
 // messages parses one read of a dump and reports whether it was the last.

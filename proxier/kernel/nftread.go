@@ -183,16 +183,15 @@ func (s *socket) one(kind uint16, protocol byte, filter []byte, yield func(attrs
 	if err := s.send(kind, unix.NLM_F_REQUEST, protocol, filter); err != nil {
 		return err
 	}
-	for {
-		n, err := unix.Read(s.fd, s.buf)
-		if errors.Is(err, unix.EINTR) {
-			continue
+	answered := false
+	for { // the first reads may have the rest of an abandoned dump
+		done, err := s.receive(new(bool), func(attrs []byte) error {
+			answered = true
+			return yield(attrs)
+		})
+		if err != nil || done || answered {
+			return err
 		}
-		if err != nil {
-			return fmt.Errorf("netlink: %w", err)
-		}
-		_, err = s.messages(s.buf[:n], new(bool), yield)
-		return err
 	}
 }
 
