@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"synclab/proxier/backend"
 	"synclab/proxier/kernel"
 )
 
@@ -65,20 +64,10 @@ func (e *engine) lagging() bool {
 	return true
 }
 
-// balancing is a Backend that can separate external writes from its commits.
-type balancing interface {
-	// Others returns a fingerprint of external writes. The backend's syncs do not change it.
-	Others() (backend.Fingerprint, error)
-}
-
 // watchOthers makes the next check read the tables if another process wrote since the last sync. That includes writes
 // during this sync: the new stamp was read after them and does not show them.
 func (e *engine) watchOthers() {
-	b, ok := e.backend.(balancing)
-	if !ok {
-		return
-	}
-	others, err := b.Others()
+	others, err := e.backend.Others()
 	if err != nil {
 		e.others = nil
 		return
@@ -87,12 +76,6 @@ func (e *engine) watchOthers() {
 		e.suspect = true
 	}
 	e.others = &others
-}
-
-// glancing is a Backend whose Stamp omits state that is too expensive to read at each sync, but cheap for each check.
-type glancing interface {
-	// Glance describes the first difference that it finds; empty: there is none.
-	Glance() (string, error)
 }
 
 // checkDrift requests a full sync on external writes. A check that fails proves nothing: a held lock is not a flushed
@@ -120,11 +103,7 @@ func (e *engine) compare(ctx context.Context) (again bool) {
 	e.checks++
 	var found string
 	if stamp == e.stamp && !e.suspect && e.checks%deepEvery != 0 {
-		b, ok := e.backend.(glancing)
-		if !ok {
-			return false
-		}
-		found, err = b.Glance()
+		found, err = e.backend.Glance()
 	} else {
 		found, err = e.backend.Drift(ctx)
 	}

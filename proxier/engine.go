@@ -33,12 +33,19 @@ type Backend interface {
 	// Stamp returns a fingerprint of the kernel's rules. It changes when the rules may have changed. Comparing two
 	// stamps costs almost nothing.
 	Stamp() (backend.Fingerprint, error)
+	// Others returns a fingerprint of external writes. The backend's syncs do not change it.
+	Others() (backend.Fingerprint, error)
+	// Glance compares what Stamp omits because it is too expensive to read at each sync, but cheap for each check. It
+	// describes the first difference; empty: there is none.
+	Glance() (string, error)
 	// Drift compares the kernel's rules with the desired rules and describes the first difference; empty: there is
 	// none.
 	Drift(ctx context.Context) (string, error)
 	// Dispatch lists the cluster IPs with endpoints in the order in which packets meet their rules. rules is the number
 	// of Service rules that a packet for no Service crosses.
 	Dispatch(ports []*plan.ServicePort) (frontends []backend.Frontend, rules int)
+	// Close closes what the backend has open in this process. The rules stay. A later Sync opens it again.
+	Close() error
 }
 
 // engine syncs one IP family.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"sync"
 
@@ -119,12 +118,11 @@ func (e *engine) nodePortAddresses() ([]netip.Addr, error) {
 }
 
 // Run syncs until ctx ends, beginning with a full sync. When Run returns, all its goroutines have ended.
-func (p *Proxier) Run(ctx context.Context) error {
+func (p *Proxier) Run(ctx context.Context) (err error) {
 	if err := p.prepareNode(); err != nil {
 		return err
 	}
-	defer p.after.close()
-	defer p.closeBackends()
+	defer func() { err = errors.Join(err, p.Close()) }()
 	ctx, cancel := context.WithCancel(ctx)
 	var checks sync.WaitGroup
 	defer checks.Wait()
@@ -147,13 +145,16 @@ func (p *Proxier) Run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// closeBackends ends what runs in this process for a backend. The rules stay.
-func (p *Proxier) closeBackends() {
+// Close closes the proxier's sockets. The rules stay. Run closes them at its end: only SyncNow without Run needs Close.
+func (p *Proxier) Close() error {
+	var errs []error
 	for _, e := range p.engines {
-		if b, ok := e.backend.(io.Closer); ok {
-			_ = b.Close()
-		}
+		e.syncing.Lock()
+		errs = append(errs, e.backend.Close())
+		e.syncing.Unlock()
 	}
+	p.after.close()
+	return errors.Join(errs...)
 }
 
 // WaitIdle returns when nothing is pending and the last sync of every family succeeded.

@@ -68,6 +68,11 @@ func New(tb testing.TB, world *world.World, about subject.Spec, tables iptables.
 	if r.Proxier, err = proxier.New(opts); err != nil {
 		tb.Fatal(err)
 	}
+	tb.Cleanup(func() {
+		if err := r.Proxier.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
 	if err := r.Cluster.Load(tb.Context(), objects); err != nil {
 		tb.Fatal(err)
 	}

@@ -104,6 +104,9 @@ func (b *Backend) Glance() (string, error) {
 	return b.loosened(b.rules.Expected())
 }
 
+// Close has nothing to close: each sync runs tools.
+func (b *Backend) Close() error { return nil }
+
 // Dispatch lists the cluster IPs in the order in which packets meet their rules. It also returns the number of rules
 // that a packet for no cluster IP crosses.
 func (b *Backend) Dispatch(ports []*plan.ServicePort) ([]backend.Frontend, int) {

@@ -163,7 +163,7 @@ func (b *Backend) open() (err error) {
 }
 
 // Close closes the sockets. The table stays.
-func (b *Backend) Close() {
+func (b *Backend) Close() error {
 	if b.socket != nil {
 		b.socket.close()
 	}
@@ -171,6 +171,7 @@ func (b *Backend) Close() {
 		b.kernel.Close()
 	}
 	b.socket, b.kernel = nil, nil
+	return nil
 }
 
 // syncing is one sync.

@@ -35,7 +35,7 @@ func another(t testing.TB, settings backend.Settings) *Backend {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(b.Close)
+	t.Cleanup(func() { _ = b.Close() })
 	return b
 }
 

@@ -67,6 +67,11 @@ func (b *Backend) Stamp() (backend.Fingerprint, error) {
 	return backend.Fingerprint{b.handle, b.externalWrites}, nil
 }
 
+// Others counts the external writes that Stamp found: a Stamp leaves out the own commits.
+func (b *Backend) Others() (backend.Fingerprint, error) {
+	return backend.Fingerprint{b.externalWrites}, nil
+}
+
 // Glance compares the rules of each chain with the expected ones, if there was an external commit since it last did so.
 // A Stamp leaves that out because every sync reads it. There are some hundred rules, however large the cluster, and
 // reading them takes longer than writing a few changes.

@@ -90,6 +90,12 @@ func (b *Backend) Settings() backend.Settings { return b.settings }
 // Stamp returns a fingerprint of the tables.
 func (b *Backend) Stamp() (backend.Fingerprint, error) { return b.opts.Tables.Stamp() }
 
+// Others returns a fingerprint that external writes change and a sync does not.
+func (b *Backend) Others() (backend.Fingerprint, error) { return b.opts.Tables.Others(b.installed()) }
+
+// Glance has nothing to compare: Stamp shows every change of the tables.
+func (b *Backend) Glance() (string, error) { return "", nil }
+
 // Sync opens the sockets of new Service ports, gives all their endpoints, and writes the rules if frontends have changed
 // or req asks for it. Sockets of removed Service ports are closed after that. A socket that cannot be opened refuses its
 // port.
@@ -118,16 +124,21 @@ func (b *Backend) Sync(ctx context.Context, req backend.Request) (result backend
 	} else if dirty { // endpoints alone: no tool runs, but there was something to do
 		result.Runs = append(result.Runs, backend.Run{Tool: "balancer", Wall: result.Encode})
 	}
-	total := backend.Count{Chains: len(chains)}
-	for _, rules := range b.written {
-		total.Rules += len(rules)
-	}
-	result.Installed = map[backend.Table]backend.Count{iptables.NAT: total}
+	result.Installed = b.installed()
 	if len(result.Runs) > 0 && result.Runs[0].Bytes > 0 {
 		result.Sent = result.Installed
 	}
 	result.Refused = b.refused
 	return result, b.closeRemoved()
+}
+
+// installed counts the chains and rules that were written.
+func (b *Backend) installed() map[backend.Table]backend.Count {
+	total := backend.Count{Chains: len(chains)}
+	for _, rules := range b.written {
+		total.Rules += len(rules)
+	}
+	return map[backend.Table]backend.Count{iptables.NAT: total}
 }
 
 // balance brings sockets and balancers to the plan, but for removed ports.
