@@ -136,6 +136,8 @@ func serve(ctx context.Context, s streams, o serveOptions) error {
 	options := front.Options{ServiceCIDRs: o.scenario.Shape.ServiceCIDRs, Token: credentials.Token, MaxWatches: 1000}
 	if o.objects != nil {
 		options.ServiceCIDRs = nil
+	} else {
+		options.Shift = time.Since(newest(objects))
 	}
 	if o.verbose {
 		options.Answered = requestLines(s)
@@ -155,6 +157,17 @@ func serve(ctx context.Context, s streams, o serveOptions) error {
 	fmt.Fprintf(s.err, "try:  kubectl --kubeconfig %s get svc -A\n", path)
 	fmt.Fprintln(s.out, path)
 	return o.run(ctx, s, f, credentials.Secure(listener), cluster, world)
+}
+
+// newest returns the time when the last object of a generated cluster was created, in the cluster's own time.
+func newest(o *sim.Objects) time.Time {
+	at := world.Epoch
+	for _, service := range o.Services {
+		if created := service.CreationTimestamp.Time; created.After(at) {
+			at = created
+		}
+	}
+	return at
 }
 
 // run serves and churns until ctx ends or one of the two fails.

@@ -13,6 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"synclab/bench/upstream"
+	"synclab/sim/front"
 )
 
 func TestServeRefusesOtherAddresses(t *testing.T) {
@@ -116,5 +119,12 @@ func TestServeFilesWithChurn(t *testing.T) {
 	}
 	if _, err := os.Stat(kubeconfig); err != nil || s.kubeconfig != kubeconfig {
 		t.Errorf("kubeconfig %s: %v", s.kubeconfig, err)
+	}
+}
+
+// The served cluster is of the version of the kube-proxy that is compared.
+func TestServedVersion(t *testing.T) {
+	if front.KubernetesVersion != upstream.Pinned {
+		t.Errorf("serve says %s, and kube-proxy is %s", front.KubernetesVersion, upstream.Pinned)
 	}
 }

@@ -22,6 +22,9 @@ import (
 	"synclab/sim/api"
 )
 
+// KubernetesVersion is the default of Options.GitVersion: that of the kube-proxy which Synclab builds.
+const KubernetesVersion = "v1.37.2"
+
 // Options are the options of a Front. The zero value is good.
 type Options struct {
 	// History is the number of past events that each resource keeps, for watches that are behind or start from an
@@ -44,6 +47,8 @@ type Options struct {
 	WriteTimeout time.Duration
 	// GitVersion is the version of Kubernetes that /version names.
 	GitVersion string
+	// Shift is added to the creation times of all objects, so that a cluster generated now is not as old as its epoch.
+	Shift time.Duration
 	// Clock is the real one if nil.
 	Clock clock.WithTicker
 	// Answered, if set, is called when a request has been answered, for a watch when it ends. Several goroutines may
@@ -65,7 +70,7 @@ func (o *Options) setDefaults() {
 		o.WriteTimeout = 30 * time.Second
 	}
 	if o.GitVersion == "" {
-		o.GitVersion = "v1.36.3"
+		o.GitVersion = KubernetesVersion
 	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
@@ -128,22 +133,31 @@ func (f *Front) Close() {
 func (f *Front) present(version int64, o *sim.Objects) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	load(f.stores[services], version, o.Services)
-	load(f.stores[endpointSlices], version, o.Slices)
-	load(f.stores[nodes], version, o.Nodes)
-	load(f.stores[namespaces], version, namespacesOf(version, o))
-	load(f.stores[serviceCIDRs], version, []*networkingv1.ServiceCIDR{serviceCIDR(version, f.options.ServiceCIDRs, o)})
+	load(f, services, version, o.Services)
+	load(f, endpointSlices, version, o.Slices)
+	load(f, nodes, version, o.Nodes)
+	load(f, namespaces, version, namespacesOf(version, o))
+	load(f, serviceCIDRs, version, []*networkingv1.ServiceCIDR{serviceCIDR(version, f.options.ServiceCIDRs, o)})
 	for _, r := range []*resource{coreEvents, events} {
 		f.stores[r].load(1, nil) // Events have their own versions
 	}
 }
 
-func load[T runtime.Object](s *store, version int64, objects []T) {
+func load[T runtime.Object](f *Front, r *resource, version int64, objects []T) {
 	items := make([]*item, len(objects))
 	for i, o := range objects {
-		items[i] = newItem(s.resource.stamped(o))
+		items[i] = f.item(r, o)
 	}
-	s.load(version, items)
+	f.stores[r].load(version, items)
+}
+
+// item returns an object of the cluster as clients see it.
+func (f *Front) item(r *resource, o runtime.Object) *item {
+	it := newItem(r.stamped(o))
+	if created := it.meta.GetCreationTimestamp(); f.options.Shift != 0 && !created.IsZero() {
+		it.meta.SetCreationTimestamp(metav1.NewTime(created.Add(f.options.Shift)))
+	}
+	return it
 }
 
 // written stores one write of the cluster.
@@ -152,7 +166,7 @@ func (f *Front) written(w api.Write) {
 	if r == nil {
 		return
 	}
-	it := newItem(r.stamped(w.Object))
+	it := f.item(r, w.Object)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	// All objects of the cluster share one sequence of versions: a list of one resource is as new as the last write to
@@ -168,7 +182,7 @@ func (f *Front) written(w api.Write) {
 	if name := it.meta.GetNamespace(); name != "" {
 		s := f.stores[namespaces]
 		if _, found := s.find(name); !found {
-			s.put(w.Version, newItem(s.resource.stamped(newNamespace(name, w.Version))))
+			s.put(w.Version, f.item(s.resource, newNamespace(name, w.Version)))
 		}
 	}
 	f.stores[r].put(w.Version, it)

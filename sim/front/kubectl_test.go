@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"synclab/scenarios"
+	"synclab/sim/world"
 )
 
 // kubectl returns a function that makes a command with the kubeconfig for users.
@@ -46,7 +48,7 @@ func (l *lab) kubectl(t *testing.T) func(args ...string) *exec.Cmd {
 }
 
 func TestKubectl(t *testing.T) {
-	l := newLab(t, scenarios.Shape{Services: 1200, Nodes: 3, Endpoints: scenarios.Endpoints{Count: 2}, Types: map[string]float64{"NodePort": 0.3, "LoadBalancer": 0.3}}, Options{GitVersion: "v1.36.3"})
+	l := newLab(t, scenarios.Shape{Services: 1200, Nodes: 3, Endpoints: scenarios.Endpoints{Count: 2}, Types: map[string]float64{"NodePort": 0.3, "LoadBalancer": 0.3}}, Options{GitVersion: "v1.36.3", Shift: time.Since(world.Epoch) - time.Hour})
 	kubectl := l.kubectl(t)
 	event := &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{Name: "e"}, Reason: "Noted", Note: "all is well", Type: "Normal",
@@ -62,12 +64,12 @@ func TestKubectl(t *testing.T) {
 		lines int // at least
 		want  []string
 	}{
-		{"get svc -A", 1201, []string{`^NAMESPACE +NAME +TYPE +CLUSTER-IP +EXTERNAL-IP +PORT\(S\) +AGE\n`, `\nns-01 +svc-00001 +\w+ +10\.96\.0\.\d+ +\S+ +80(:\d+)?/TCP +\d+d\n`}},
+		{"get svc -A", 1201, []string{`^NAMESPACE +NAME +TYPE +CLUSTER-IP +EXTERNAL-IP +PORT\(S\) +AGE\n`, `\nns-01 +svc-00001 +\w+ +10\.96\.0\.\d+ +\S+ +80(:\d+)?/TCP +\d+m\n`}},
 		{"get services -n ns-01 svc-00001 -o wide", 2, []string{` AGE +SELECTOR\n`, ` app=svc-00001\n`}},
 		{"get svc -n ns-01 svc-00001 -o yaml", 20, []string{`\napiVersion: v1\n|^apiVersion: v1\n`, `kind: Service\n`, `\n  clusterIP: 10\.96\.`}},
 		{"get endpointslices -n ns-01 -l kubernetes.io/service-name=svc-00001", 2, []string{`^NAME +ADDRESSTYPE +PORTS +ENDPOINTS +AGE\n`, `\nsvc-00001-\w{5} +IPv4 +8080 +10\.\d+\.\d+\.\d+,10\.`}},
-		{"get nodes -o wide", 4, []string{`^NAME +STATUS +ROLES +AGE +VERSION +INTERNAL-IP `, `\nnode-0 +Ready +<none> +\d+d +192\.168\.0\.1 `}},
-		{"get ns", 15, []string{`\nkube-system +Active +`}},
+		{"get nodes -o wide", 4, []string{`^NAME +STATUS +ROLES +AGE +VERSION +INTERNAL-IP `, `\nnode-0 +Ready +<none> +60m +192\.168\.0\.1 `}},
+		{"get ns", 15, []string{`\nkube-system +Active +60m\n`}},
 		{"get servicecidrs", 2, []string{`\nkubernetes +10\.96\.0\.0/12 +`}},
 		{"get events -n ns-01", 2, []string{`Normal +Noted +service/svc-00001 +all is well\n`}},
 		{"describe svc -n ns-01 svc-00001", 15, []string{`Name: +svc-00001\n`, `Endpoints: +10\.\d+\.\d+\.\d+:8080,10\.`, `Noted .* all is well\n`}},
@@ -94,8 +96,21 @@ func TestKubectl(t *testing.T) {
 			t.Errorf("kubectl %s printed %d lines, want %d or more:\n%.1000s", c.args, n, c.lines, out)
 		}
 	}
-	if out, err := kubectl("delete", "svc", "-n", "ns-01", "svc-00001").CombinedOutput(); err == nil || !strings.Contains(string(out), "read-only") {
-		t.Errorf("kubectl delete: %v: %s", err, out)
+	manifest := filepath.Join(t.TempDir(), "web.yaml")
+	const objects = "apiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: default}\nspec: {ports: [{port: 80}]}\n" +
+		"---\napiVersion: v1\nkind: Service\nmetadata: {name: svc-00001, namespace: ns-01}\nspec: {ports: [{port: 81}]}\n" +
+		"---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: web-1, namespace: default}\naddressType: IPv4\nendpoints: []\n"
+	if err := os.WriteFile(manifest, []byte(objects), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for args, refused := range map[string]int{
+		"delete svc -n ns-01 svc-00001": 1, "apply -f " + manifest: 3, "apply --validate=false -f " + manifest: 3,
+		"apply --server-side -f " + manifest: 3, "create -f " + manifest: 3, "create ns mine": 1,
+	} {
+		out, err := kubectl(strings.Fields(args)...).CombinedOutput()
+		if n := strings.Count(string(out), "synclab serve is read-only"); err == nil || n != refused || strings.Contains(string(out), "openapi") {
+			t.Errorf("kubectl %s: %v, %d times read-only, want %d: %s", args, err, n, refused, out)
+		}
 	}
 }
 

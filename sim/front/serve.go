@@ -75,6 +75,8 @@ func (f *Front) answer(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	case "version":
 		return f.version(w)
+	case "openapi":
+		return openAPI(w, path)
 	case "api", "apis":
 		if len(path) < 2 || path[0] == "apis" && len(path) < 4 || path[0] == "api" && len(path) < 3 {
 			return f.discover(w, r, path)
@@ -159,7 +161,7 @@ func (f *Front) answerResource(w http.ResponseWriter, r *http.Request, path []st
 // errReadOnly refuses a write.
 func errReadOnly(method string, resource schema.GroupResource) error {
 	err := apierrors.NewMethodNotSupported(resource, strings.ToLower(method))
-	err.ErrStatus.Message = fmt.Sprintf("%s of %s is not allowed: the simulated cluster is read-only over its API, its objects come from a scenario or from manifests; only Events may be written",
+	err.ErrStatus.Message = fmt.Sprintf("%s of %s is not allowed: synclab serve is read-only, its objects come from a scenario or from manifests; only Events may be written",
 		method, resource)
 	return err
 }
