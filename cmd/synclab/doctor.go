@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -105,15 +106,29 @@ func newVersion(s streams) *cobra.Command {
 		Example: "  synclab version\n  synclab version -o json",
 		Args:    argCount(0, 0, ""),
 		RunE: func(*cobra.Command, []string) error {
-			v := versionOf(debug.ReadBuildInfo())
-			if v.Commit == "" {
-				v.Commit = machine.Commit
-			}
+			v := thisVersion()
 			return format.Write(s.out, v, func(w io.Writer) error { return v.table(w) })
 		},
 	}
 	format.Register(cmd)
 	return cmd
+}
+
+func thisVersion() buildVersion {
+	v := versionOf(debug.ReadBuildInfo())
+	if v.Commit == "" {
+		v.Commit = machine.Commit
+	}
+	return v
+}
+
+// versionText is the output of --version, the same as that of the command.
+func versionText() string {
+	var text strings.Builder
+	if err := thisVersion().table(&text); err != nil {
+		return err.Error()
+	}
+	return text.String()
 }
 
 func versionOf(build *debug.BuildInfo, known bool) buildVersion {

@@ -50,6 +50,24 @@ func groupCommands(root *cobra.Command, all bool) {
 	root.SetUsageTemplate(usage)
 }
 
+// addHelp adds cobra's command help, which would print the help of synclab for an unknown command, and succeed.
+func addHelp(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	at := slices.IndexFunc(root.Commands(), func(c *cobra.Command) bool { return c.Name() == "help" })
+	help := root.Commands()[at]
+	help.Long = "Help prints the description, the usage and the flags of a command, as its --help does."
+	help.Example = "  synclab help compare\n  synclab help scenarios describe"
+	help.Run = nil
+	help.RunE = func(cmd *cobra.Command, args []string) error {
+		about, rest, err := cmd.Root().Find(args)
+		if err != nil || len(rest) > 0 && about.HasAvailableSubCommands() {
+			return unknownCommand(about, rest[0])
+		}
+		about.InitDefaultHelpFlag()
+		return about.Help()
+	}
+}
+
 // helpArgs replaces --help-all by --help. It reports whether it was there.
 func helpArgs(args []string) ([]string, bool) {
 	i := slices.Index(args, "--"+helpAll)

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"synclab/bench"
 	"synclab/bench/netns"
@@ -199,6 +200,10 @@ never changes the firewall of the machine.`,
 	root.AddCommand(newRun(s), newMigrate(s), newCompare(s), newConform(s), newKubeProxy(s), newCilium(s), newKernel(s), newReport(s), newExplain(s), newDiff(s), newHistory(s), newRules(s), newServe(s), newScenarios(s), newDoctor(s), newVersion(s), newWorker(s), newRulesWorker(s), newProxy(s), newCapture(s), newSoak(s), newCalibrate(s), newSimulate(s))
 	root.AddCommand(newPlan(s))
 	addCompletion(root)
+	addHelp(root)
+	root.Flags().Bool("version", false, "print what this binary was built from")
+	root.Version = versionText()
+	root.SetVersionTemplate("{{.Version}}")
 	return root
 }
 
@@ -225,6 +230,10 @@ func addCompletion(root *cobra.Command) {
 // flagError rewrites the error of an invalid flag value, since the errors of package strconv are for programmers.
 func flagError(cmd *cobra.Command, err error) error {
 	text := err.Error()
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) {
+		return badUsage(cmd, "%w%s", err, didYouMean(nearFlags(cmd, unknown.GetSpecifiedName())))
+	}
 	var number *strconv.NumError
 	want, cause := "", ""
 	if errors.As(err, &number) {
@@ -245,10 +254,33 @@ func flagError(cmd *cobra.Command, err error) error {
 // unknownCommand returns the error for a word that is no subcommand of cmd.
 func unknownCommand(cmd *cobra.Command, word string) error {
 	cmd.SuggestionsMinimumDistance = 2 // letters that may differ
-	if near := cmd.SuggestionsFor(word); len(near) > 0 {
-		return badUsage(cmd, "unknown command %q; did you mean %s?", word, strings.Join(near, " or "))
+	return badUsage(cmd, "unknown command %q%s", word, didYouMean(cmd.SuggestionsFor(word)))
+}
+
+// didYouMean is the end of an error about a word that is like others.
+func didYouMean(near []string) string {
+	if len(near) == 0 {
+		return ""
 	}
-	return badUsage(cmd, "unknown command %q", word)
+	return fmt.Sprintf("; did you mean %s?", strings.Join(near, " or "))
+}
+
+// nearFlags returns the flags of a command whose names are like a word, by cobra's measure for names of commands.
+func nearFlags(cmd *cobra.Command, word string) []string {
+	if len(word) < 2 { // a shorthand
+		return nil
+	}
+	names := &cobra.Command{SuggestionsMinimumDistance: 2}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
+		}
+	})
+	near := names.SuggestionsFor(word)
+	for i := range near {
+		near[i] = "--" + near[i]
+	}
+	return near
 }
 
 // argCount is cobra's check of the number of arguments, as a usage error. what names the arguments.

@@ -93,7 +93,12 @@ func TestUsageErrors(t *testing.T) {
 	}{
 		{"unknown command", []string{"rnu"}, []string{`unknown command "rnu"; did you mean run?`, "'synclab --help'"}},
 		{"unknown subcommand", []string{"scenarios", "lst"}, []string{`unknown command "lst"; did you mean list?`}},
-		{"unknown flag", []string{"run", "--service", "1"}, []string{"unknown flag: --service", "'synclab run --help'"}},
+		{"unknown flag", []string{"run", "--service", "1"}, []string{"unknown flag: --service; did you mean --services?", "'synclab run --help'"}},
+		{"misspelt flag", []string{"plan", "--chrun", "1"}, []string{"unknown flag: --chrun; did you mean --churn?"}},
+		{"no such flag", []string{"run", "--zzzzzzz"}, []string{"unknown flag: --zzzzzzz\n"}},
+		{"unknown shorthand", []string{"run", "-Q"}, []string{"unknown shorthand flag: 'Q' in -Q\n"}},
+		{"unknown topic", []string{"help", "rulse"}, []string{`unknown command "rulse"; did you mean rules?`, "'synclab --help'"}},
+		{"unknown topic below", []string{"help", "scenarios", "lst"}, []string{`unknown command "lst"; did you mean list?`}},
 		{"wrong value", []string{"run", "--services", "many"}, []string{`"many" for "--services" flag: want a whole number` + "\n"}},
 		{"wrong seed", []string{"run", "--seed", "-1"}, []string{`"-1" for "--seed" flag: want a whole number, 0 or more` + "\n"}},
 		{"wrong budget", []string{"soak", "--budget", "10"}, []string{`"10" for "--budget" flag: want a time with its unit`}},
@@ -403,6 +408,18 @@ func TestAbsolutePath(t *testing.T) {
 	for path, want := range map[string]string{"/bin:/usr/bin": "/bin:/usr/bin", ".:/bin::tools:/usr/bin:": "/bin:/usr/bin", ".": "", "": ""} {
 		if got := absolute(path); got != want {
 			t.Errorf("%q: %q, want %q", path, got, want)
+		}
+	}
+}
+
+// --version prints what the command version prints, and help of a command what its --help prints.
+func TestVersionAndHelp(t *testing.T) {
+	for _, same := range [][2][]string{
+		{{"--version"}, {"version"}}, {{"help", "rules"}, {"rules", "--help"}}, {{"help"}, {"--help"}}, {{"help", "scenarios", "list"}, {"scenarios", "list", "--help"}},
+	} {
+		status, got, stderr := invoke(t, same[0]...)
+		if _, want, _ := invoke(t, same[1]...); status != exitDone || got != want || got == "" {
+			t.Errorf("%q: status %d, %q %s; want %q", same[0], status, got, stderr, want)
 		}
 	}
 }

@@ -139,7 +139,7 @@ func badValue(cmd *cobra.Command, err error) error {
 	}
 	flag := cmd.Flags().Lookup(name)
 	if !ok || flag == nil {
-		return badUsage(cmd, "%w", err)
+		return flagError(cmd, err)
 	}
 	want := map[string]string{
 		"int": "a whole number", "uint64": "a whole number of 0 or more", "float64": "a number", "duration": "a time such as 500ms, 10s or 5m", "bool": "true or false",
