@@ -38,7 +38,7 @@ func TestRefusals(t *testing.T) {
 		{"GET", "/apis/apps", "", 404, metav1.StatusReasonNotFound, ""},
 		{"GET", "/apis/apps/v1", "", 404, metav1.StatusReasonNotFound, ""},
 		{"GET", "/apis/apps/v1/deployments", "", 404, metav1.StatusReasonNotFound, ""},
-		{"GET", "/openapi/v3", "", 404, metav1.StatusReasonNotFound, ""},
+		{"GET", "/openapi/v2", "", 404, metav1.StatusReasonNotFound, ""},
 		{"GET", "/", "", 404, metav1.StatusReasonNotFound, ""},
 		{"GET", "/api/v1/namespaces/one/services/z", "", 404, metav1.StatusReasonNotFound, `services "z" not found`},
 		{"DELETE", "/api/v1/namespaces/one/services/a", "", 405, metav1.StatusReasonMethodNotAllowed, "read-only"},
