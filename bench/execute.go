@@ -415,7 +415,7 @@ func (o *ExecuteOptions) runSlot(ctx context.Context, w *raw.RunWriter, p slot, 
 		_ = out.CloseWithError(err) // a worker must not block when its messages cannot be read
 		taken <- err
 	}()
-	err = o.startWorker(ctx, p.cell, stdin, in)
+	err = o.startWorker(ctx, w, p, stdin, in)
 	_ = in.Close()
 	takeErr := errors.Join(<-taken, told())
 	if end.failure != "" {

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -127,10 +128,16 @@ func (o *ExecuteOptions) prepareKernels(ctx context.Context, run *raw.Run) error
 	return nil
 }
 
-// startWorker runs a worker on the cell's kernel.
-func (o *ExecuteOptions) startWorker(ctx context.Context, cell scenarios.Cell, stdin io.Reader, stdout io.Writer) error {
-	if kernel := o.guests[cell.Params[raw.KernelField]]; kernel != "" {
-		return netns.Boot(ctx, kernel, stdin, stdout, o.Stderr, nil, o.WorkerArgs...)
+// startWorker runs a worker on the cell's kernel. The messages of a guest go to a file of the run.
+func (o *ExecuteOptions) startWorker(ctx context.Context, w *raw.RunWriter, p slot, stdin io.Reader, stdout io.Writer) error {
+	name := p.cell.Params[raw.KernelField]
+	if kernel := o.guests[name]; kernel != "" {
+		log, err := w.KernelLog(fmt.Sprintf("kernel %s, %s, %s, repetition %d", name, o.cellName(p.cell), p.subject, p.rep))
+		if err != nil {
+			return err
+		}
+		err = netns.Boot(ctx, kernel, stdin, stdout, o.Stderr, log, nil, o.WorkerArgs...)
+		return errors.Join(err, log.Close())
 	}
 	return netns.Reexec(ctx, stdin, stdout, o.Stderr, nil, o.WorkerArgs...)
 }

@@ -279,7 +279,7 @@ func (q *Request) Execute(ctx context.Context, stderr io.Writer, args []string, 
 	if q.Kernel == "" {
 		err = netns.Reexec(ctx, bytes.NewReader(request), write, stderr, nil, args...)
 	} else {
-		err = netns.Boot(ctx, q.Kernel, bytes.NewReader(request), write, stderr, nil, args...)
+		err = netns.Boot(ctx, q.Kernel, bytes.NewReader(request), write, stderr, nil, nil, args...)
 	}
 	_ = write.Close()
 	told.Wait()

@@ -197,7 +197,7 @@ func TimeLoops(ctx context.Context, kernels []LoopKernel, rounds int, progress i
 			if kernel.Path == "" {
 				err = netns.Reexec(ctx, nil, &text, progress, nil, args...)
 			} else {
-				err = netns.Boot(ctx, kernel.Path, nil, &text, progress, nil, args...)
+				err = netns.Boot(ctx, kernel.Path, nil, &text, progress, nil, nil, args...)
 			}
 			if err != nil {
 				return nil, fmt.Errorf("kernel %s: %w", kernel.Name, err)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -28,7 +29,7 @@ func RunGuest() {
 		fmt.Fprintln(os.Stderr, "synclab, first process of the guest:", err)
 	}
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
-	select {}
+	time.Sleep(time.Hour) // the first process must not end; an empty select is a deadlock without cgo
 }
 
 func runGuest() error {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -54,16 +55,16 @@ type ended struct {
 // in its memory, and ends with it. It has no link out. stdin is read to its end before the guest starts.
 //
 // When ctx ends, the worker gets SIGINT; 10 s later, the guest is killed. A kernel that does not boot, or that ends before
-// the worker does, is an error with the last lines of its console. stderr gets the console after the boot, and what the
-// worker writes to its standard error.
-func Boot(ctx context.Context, kernel string, stdin io.Reader, stdout, stderr io.Writer, env []string, args ...string) error {
+// the worker does, is an error with the last lines of its console. stderr gets what the worker writes to its standard error,
+// and log the kernel's messages after the boot; nil: they are dropped.
+func Boot(ctx context.Context, kernel string, stdin io.Reader, stdout, stderr, log io.Writer, env []string, args ...string) error {
 	_, _ = temporary.Sweep(os.TempDir()) // a failed sweep does not prevent a run
 	dir, err := newDir()
 	if err != nil {
 		return err
 	}
 	defer dir.Remove()
-	g := guest{dir: dir.Path, console: &console{to: stderr}, answers: make(chan answer, 2)}
+	g := guest{dir: dir.Path, console: &console{worker: stderr, kernel: log}, answers: make(chan answer, 2)}
 	o := order{Args: args, Name: os.Args[0], Env: append(environ(), env...)}
 	if o.Dir, err = os.Getwd(); err != nil {
 		return err
@@ -129,7 +130,7 @@ func (g *guest) start(kernel, exe string, stdout io.Writer) error {
 		return err
 	}
 	cmd := exec.Command(kernel,
-		"mem="+strconv.FormatUint(guestMemory()>>20, 10)+"M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "quiet", "panic=1",
+		"mem="+strconv.FormatUint(guestMemory()>>20, 10)+"M", "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro", "quiet", "panic=1", "printk.time=1",
 		"con=null", "con0=fd:0,fd:1", "ssl0=null,fd:3", "ssl1=fd:4,fd:5", "uml_dir="+g.dir+"/", "umid=uml",
 		"init="+exe, envGuest+"=1")
 	cmd.ExtraFiles = far // file descriptors 3, 4, 5
@@ -250,14 +251,18 @@ func (g *guest) failed(what string, cause error) error {
 	return errors.New(text)
 }
 
-// console keeps the console's last bytes. From the guest's start to the worker's end it also passes them on.
+// console keeps the console's last bytes. From the guest's start to the worker's end it also passes on whole lines: the
+// kernel's, which begin with a time (printk.time), and others, which are the worker's.
 type console struct {
-	to io.Writer
+	worker, kernel io.Writer // nil: drop
 
 	mu     sync.Mutex
 	last   []byte
+	line   []byte // its end is still to come
 	passes bool
 }
+
+var kernelLine = regexp.MustCompile(`^\[ *[0-9]+\.[0-9]{6}\] `)
 
 const consoleKept = 4 << 10
 
@@ -266,16 +271,37 @@ func (c *console) Write(p []byte) (int, error) {
 	defer c.mu.Unlock()
 	c.last = append(c.last, p...)
 	c.last = c.last[max(0, len(c.last)-consoleKept):]
-	if c.passes && c.to != nil {
-		_, _ = c.to.Write(p)
+	if !c.passes {
+		return len(p), nil
 	}
-	return len(p), nil
+	c.line = append(c.line, p...)
+	for {
+		end := bytes.IndexByte(c.line, '\n') + 1
+		if end == 0 {
+			return len(p), nil
+		}
+		c.passLine(c.line[:end])
+		c.line = c.line[end:]
+	}
+}
+
+func (c *console) passLine(line []byte) {
+	to := c.worker
+	if kernelLine.Match(line) {
+		to = c.kernel
+	}
+	if to != nil {
+		_, _ = to.Write(line)
+	}
 }
 
 func (c *console) pass(on bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.passes = on
+	if c.passes = on; !on && len(c.line) > 0 {
+		c.passLine(c.line)
+		c.line = nil
+	}
 }
 
 func (c *console) tail() string {

@@ -65,8 +65,8 @@ func TestBoot(t *testing.T) {
 	for sum := sha256.Sum256(nil); len(text) < 1<<18; sum = sha256.Sum256(sum[:]) {
 		text = append(text, sum[:]...)
 	}
-	var stdout, stderr bytes.Buffer
-	err = netns.Boot(t.Context(), kernel, bytes.NewReader(text), &stdout, &stderr, []string{envRole + "=echo"})
+	var stdout, stderr, log bytes.Buffer
+	err = netns.Boot(t.Context(), kernel, bytes.NewReader(text), &stdout, &stderr, &log, []string{envRole + "=echo"})
 	if code := netns.ExitCode(err); code != 5 {
 		t.Errorf("exit code %d (%v), want 5; %s%s", code, err, stdout.String()[:min(200, stdout.Len())], stderr.String())
 	}
@@ -97,7 +97,7 @@ func TestInterruptedGuest(t *testing.T) {
 		}
 		return out.Write(b)
 	})
-	err := netns.Boot(ctx, kernel, nil, watch, os.Stderr, []string{envRole + "=interrupted"})
+	err := netns.Boot(ctx, kernel, nil, watch, os.Stderr, nil, []string{envRole + "=interrupted"})
 	if code := netns.ExitCode(err); code != 3 {
 		t.Errorf("exit code %d (%v), want the worker's 3", code, err)
 	}
@@ -120,7 +120,7 @@ func TestNoBoot(t *testing.T) {
 		filepath.Join(dir, "missing"): "no such file",
 		broken:                        "no room for registers",
 	} {
-		if err := netns.Boot(t.Context(), kernel, nil, nil, nil, nil); err == nil || !strings.Contains(err.Error(), want) {
+		if err := netns.Boot(t.Context(), kernel, nil, nil, nil, nil, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Boot = %v, want an error that says %q", err, want)
 		}
 	}

@@ -246,7 +246,7 @@ func TestMain(m Runner) int {
 	if kernel := os.Getenv(envKernel); kernel == "" {
 		err = Reexec(ctx, os.Stdin, os.Stdout, os.Stderr, nil, args...)
 	} else {
-		err = Boot(ctx, kernel, nil, os.Stdout, os.Stderr, nil, args...)
+		err = Boot(ctx, kernel, nil, os.Stdout, os.Stderr, os.Stderr, nil, args...)
 	}
 	var worker *WorkerError
 	switch {

@@ -26,7 +26,8 @@ const (
 	RunFile     = "run.json"
 	recordsFile = "records.jsonl"
 	benchFile   = "bench.txt"
-	ReserveFile = ".reserve" // keeps disk space free for the final run.json; locked while the run lasts
+	kernelFile  = "kernel.log" // messages of guests' kernels
+	ReserveFile = ".reserve"   // keeps disk space free for the final run.json; locked while the run lasts
 )
 
 // reserved is the size of ReserveFile in bytes.
@@ -121,7 +122,7 @@ func removeOld(dir string, entries []fs.DirEntry) error {
 		case name == ProfilesFolder:
 			errs = append(errs, os.RemoveAll(filepath.Join(dir, name)))
 		case !entry.Type().IsRegular():
-		case name == benchFile, name == "model.json", name == "index.html", name == "summary.json", name == "summary.md",
+		case name == benchFile, name == kernelFile, name == "model.json", name == "index.html", name == "summary.json", name == "summary.md",
 			filepath.Ext(name) == ".svg", filepath.Ext(name) == ".png":
 			errs = append(errs, os.Remove(filepath.Join(dir, name)))
 		}
@@ -186,6 +187,18 @@ func (w *RunWriter) flush() error {
 	w.failed = outfile.Full(w.records.Name(), err)
 	w.buf = w.buf[:0]
 	return w.failed
+}
+
+// KernelLog opens the file for messages of guests' kernels, and appends a title. The caller closes it.
+func (w *RunWriter) KernelLog(title string) (io.WriteCloser, error) {
+	f, err := outfile.Append(filepath.Join(w.dir, kernelFile), 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := fmt.Fprintf(f, "# %s\n", title); err != nil {
+		return nil, errors.Join(outfile.Full(f.Name(), err), f.Close())
+	}
+	return f, nil
 }
 
 // WriteProfile writes a file of ProfilesFolder. The name is without a folder.
