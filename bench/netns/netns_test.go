@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -63,7 +64,7 @@ func worker() {
 		os.Exit(1)
 	}
 	fmt.Println(lab.Dir)
-	select {}
+	time.Sleep(time.Hour) // until the test kills it; an empty select is a deadlock without cgo
 }
 
 // When the parent is killed, the worker and its child end, and the next sweep removes the directory.

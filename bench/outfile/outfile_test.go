@@ -51,7 +51,8 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv("SYNCLAB_TEST_WRITES"); path != "" {
 		_ = WriteWith(path, 0o600, func(io.Writer) error {
 			fmt.Println("writes")
-			select {}
+			time.Sleep(time.Hour) // until the test kills it; an empty select is a deadlock without cgo
+			return nil
 		})
 	}
 	os.Exit(m.Run())

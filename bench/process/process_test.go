@@ -42,7 +42,7 @@ func child(what string) {
 		}
 	}
 	fmt.Println("ready")
-	select {}
+	time.Sleep(time.Hour) // without cgo, an empty select is a deadlock, which ends the program
 }
 
 // burn uses d of CPU time.
