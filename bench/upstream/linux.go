@@ -154,7 +154,7 @@ func Packages(ctx context.Context) ([]string, error) {
 
 // fromPackage builds a kernel from Debian's package of its source.
 func (o LinuxOptions) fromPackage(ctx context.Context, cache Cache) (string, error) {
-	if err := needs("apt-get", "apt-cache", "dpkg-deb"); err != nil {
+	if err := needs("apt-get", "apt-cache", "dpkg-deb", "xz"); err != nil {
 		return "", fmt.Errorf("%w; or build from --source", err)
 	}
 	name := linuxPackage + o.Version
@@ -324,7 +324,7 @@ func lackingOptions(config string) ([]string, error) {
 
 // linuxTools are the packages of the commands that a build needs.
 var linuxTools = map[string]string{
-	"make": "make", "gcc": "gcc libc6-dev", "flex": "flex", "bison": "bison", "bc": "bc", "apt-get": "apt", "apt-cache": "apt", "dpkg-deb": "dpkg",
+	"make": "make", "gcc": "gcc libc6-dev", "flex": "flex", "bison": "bison", "bc": "bc", "apt-get": "apt", "apt-cache": "apt", "dpkg-deb": "dpkg", "xz": "xz-utils",
 }
 
 // needs returns an error that names the missing commands and their packages.

@@ -13,6 +13,9 @@ import (
 // lacking, and builds a script that prints its version. calls returns the calls of make.
 func fakeLinux(t *testing.T, lacking string) (calls func() string) {
 	t.Helper()
+	if err := needs("xz"); err != nil { // the fake source is a tarball like the real one
+		t.Skip(err)
+	}
 	dir := t.TempDir()
 	source := filepath.Join(dir, "source/linux-source-6.12/arch/x86/um")
 	if err := os.MkdirAll(source, 0o755); err != nil {

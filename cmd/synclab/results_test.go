@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"regexp"
@@ -9,6 +10,8 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
+
+	"synclab/bench/subject"
 )
 
 // TestResultsCommands parses the commands of 'make results', and the commands that documents name as the source of
@@ -19,7 +22,10 @@ func TestResultsCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	var file struct {
-		Parts []struct{ Commands []string }
+		Parts []struct {
+			Name     string
+			Commands []string
+		}
 	}
 	if err := yaml.Unmarshal(text, &file); err != nil {
 		t.Fatal(err)
@@ -27,7 +33,7 @@ func TestResultsCommands(t *testing.T) {
 	var commands []string
 	placeholder := regexp.MustCompile(`\{[A-Za-z]+:?([0-9]*)\}`)
 	for _, part := range file.Parts {
-		for _, command := range part.Commands {
+		for n, command := range part.Commands {
 			made := strings.Contains(command, "-f {part}") // the part makes the file
 			command = placeholder.ReplaceAllString(command, "${1}")
 			commands = append(commands, command)
@@ -35,9 +41,12 @@ func TestResultsCommands(t *testing.T) {
 			if made || args[0] != "run" && args[0] != "compare" {
 				continue
 			}
-			if status, _, stderr := invoke(t, append(args, "--dry-run")...); status != exitDone {
-				t.Errorf("synclab %s: status %d: %s", command, status, stderr)
-			}
+			t.Run(fmt.Sprintf("%s/%d", part.Name, n+1), func(t *testing.T) {
+				needsSubjects(t, args)
+				if status, _, stderr := invoke(t, append(args, "--dry-run")...); status != exitDone {
+					t.Errorf("synclab %s: status %d: %s", command, status, stderr)
+				}
+			})
 		}
 	}
 	documents, err := os.ReadDir("../../docs/sample")
@@ -82,6 +91,25 @@ func TestResultsCommands(t *testing.T) {
 	for _, command := range []string{"gone", "run --gone", "run --reps many"} {
 		if parses(command) == nil {
 			t.Errorf("synclab %s: want an error", command)
+		}
+	}
+}
+
+// needsSubjects skips the test if this machine lacks the tool of a subject of a command line.
+func needsSubjects(t *testing.T, args []string) {
+	t.Helper()
+	for i, arg := range args {
+		if arg != "--subjects" {
+			continue
+		}
+		for _, name := range strings.Split(args[i+1], ",") {
+			about, err := subject.Parse(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := about.Available(); err != nil {
+				t.Skip(err)
+			}
 		}
 	}
 }

@@ -163,6 +163,7 @@ func TestPublished(t *testing.T) {
 			outputs[o.File+" "+o.Block] = p.Name
 		}
 	}
+	commits := map[string]string{} // with a block that was measured there
 	measured := regexp.MustCompile(`(?m)^Measured \d{4}-\d\d-\d\d at commit ([0-9a-f]{7,40}), part (\S+) of `)
 	for _, name := range documents(t) {
 		text, err := os.ReadFile(filepath.Join(top, name))
@@ -182,18 +183,33 @@ func TestPublished(t *testing.T) {
 			case from[2] != part:
 				t.Errorf("%s: block %s is of part %s, want %s", name, match[1], from[2], part)
 			default:
-				if out, err := exec.Command("git", "-C", top, "cat-file", "-e", from[1]+"^{commit}").CombinedOutput(); err != nil {
-					t.Errorf("%s: block %s: commit %s: %v %s", name, match[1], from[1], err, out)
-				}
+				commits[from[1]] = place
 			}
 		}
 	}
+	t.Run("commits", func(t *testing.T) { areInHistory(t, commits) })
 	for place := range outputs {
 		file, _, _ := strings.Cut(place, " ")
 		if _, err := os.Stat(filepath.Join(top, file)); err != nil {
 			continue
 		}
 		t.Errorf("docs/results.yaml: %s: the document has no such block", place)
+	}
+}
+
+// areInHistory looks for commits, with the block that each is of. A copy without history has none.
+func areInHistory(t *testing.T, commits map[string]string) {
+	t.Helper()
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip(err, "; install the package git")
+	}
+	if out, err := exec.Command("git", "-C", top, "rev-parse", "--is-shallow-repository").Output(); err != nil || strings.TrimSpace(string(out)) != "false" {
+		t.Skip("needs a clone with its history, not a copy or a shallow clone")
+	}
+	for commit, place := range commits {
+		if out, err := exec.Command("git", "-C", top, "cat-file", "-e", commit+"^{commit}").CombinedOutput(); err != nil {
+			t.Errorf("%s: commit %s: %v %s", place, commit, err, out)
+		}
 	}
 }
 

@@ -9,6 +9,9 @@ import (
 )
 
 func TestCheck(t *testing.T) {
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip(err, "; install the package git")
+	}
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"a.go":             "package a\n\n// nobody is told of it.\n",
