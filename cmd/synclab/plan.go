@@ -284,13 +284,17 @@ func planReport(s streams, dir, out string, format terminal.Format, options repo
 	return showPlan(s, a, out, format)
 }
 
-// showPlan prints the answer: sentences, a table, and the path of the page.
+// showPlan prints the answer: the page's verdict, sentences, a table, and the path of the page.
 func showPlan(s streams, a *capacity.Answer, out string, format terminal.Format) error {
-	page := filepath.Join(out, page.CapacityPage)
+	path := filepath.Join(out, page.CapacityPage)
 	if format != "table" {
-		fmt.Fprintln(s.err, "page:", page)
+		fmt.Fprintln(s.err, "page:", path)
 	}
 	return format.Write(s.out, a, func(w io.Writer) error {
+		if err := page.Verdict(a).Text(w); err != nil {
+			return err
+		}
+		fmt.Fprintln(w)
 		for _, words := range a.Words {
 			fmt.Fprintln(w, words)
 		}
@@ -308,7 +312,7 @@ func showPlan(s streams, a *capacity.Answer, out string, format terminal.Format)
 		for _, remark := range a.Remarks {
 			fmt.Fprintln(w, "-", remark)
 		}
-		_, err := fmt.Fprintf(w, "\npage: %s\n", page)
+		_, err := fmt.Fprintf(w, "\npage: %s\n", path)
 		return err
 	})
 }

@@ -51,8 +51,11 @@ func facts(s *sections.Summary) verdict.Facts {
 		f.Pairs = pairs(c)
 		f.Control = control(s)
 		if f.Rankings = packetRankings(s, verdict.Differs(f.Control)); f.Rankings == nil {
-			if f.Best = best(c); f.Best.Series == nil {
+			switch f.Best = best(c); {
+			case f.Best.Series == nil:
 				f.Rankings = []verdict.Ranking{ranking(c)}
+			case len(c.Sides) == 2 && len(f.Pairs) > 0:
+				f.Best = verdict.Best{} // the only pair says it with its ratios
 			}
 		}
 	}

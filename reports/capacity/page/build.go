@@ -68,9 +68,16 @@ func newReport(a *capacity.Answer) *report {
 	return r
 }
 
+const title = "How far can this cluster grow?"
+
+// Verdict is the beginning of the report, for a terminal: the answer in a few lines.
+func Verdict(a *capacity.Answer) *doc.Document {
+	return &doc.Document{Title: title, Sections: []doc.Section{newReport(a).verdictSection()}}
+}
+
 // document is the report. Its plots have no content until draw draws them.
 func (r *report) document() *doc.Document {
-	return &doc.Document{Kind: "synclab plan", Title: "How far can this cluster grow?", Subtitle: doc.Sentence(planSubtitle, r),
+	return &doc.Document{Kind: "synclab plan", Title: title, Subtitle: doc.Sentence(planSubtitle, r),
 		Sections: []doc.Section{r.verdictSection(), r.settingsSection(), r.answerSection(), r.curvesSection(), r.frontierSection(), r.validationSection(), r.sensitivitySection(),
 			r.growthSection(), r.backendSection(), r.assumptionsSection(), r.rawSection()},
 		Footer: "Derived from plan.json and model.json by synclab. <code>synclab report</code> on their folder makes this page again."}
