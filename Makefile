@@ -155,7 +155,7 @@ regressions: deps build ## run scenarios of known kube-proxy bugs: synclab has n
 .PHONY: test
 test: deps build ## run all tests, also those in network namespaces and with kube-proxy
 	@bin/synclab kube-proxy || echo "without it, the tests that need kube-proxy are skipped"
-	go run ./scripts/gotest $(if $(SKIPS),-skips $(SKIPS)) -count=1 -timeout 20m ./...
+	go run ./scripts/gotest $(if $(SKIPS),-skips $(SKIPS)) $(if $(LATER),-later $(LATER)) -count=1 -timeout 20m ./...
 
 .PHONY: random
 random: deps ## run the random tests with other seeds than make test, from SEED (1000) on, for MINUTES, each package at least once

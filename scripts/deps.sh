@@ -1,24 +1,39 @@
 #!/bin/sh
-# Checks that the tools for the lab exist: iptables-restore, in any variant, and nft. As root it installs missing tools
-# with the system's package manager. Otherwise it prints, in one line, what to install; it never asks for more rights.
-# The installation changes no firewall rule.
+# Checks that the tools of scripts/tools.txt exist: those of the lab, or with the argument ci those of all tests. As root
+# it installs missing tools with the system's package manager. Otherwise it prints, in one line, what to install; it never
+# asks for more rights. The installation changes no firewall rule. With the argument packages it prints the lab's packages.
 set -eu
 
 # The PATH of an ordinary user often lacks the folders of these tools.
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
+list=$(dirname "$0")/tools.txt
 
 has() { command -v "$1" >/dev/null 2>&1; }
 
-missing=
-has iptables-restore || has iptables-nft-restore || has iptables-legacy-restore || missing=iptables
-has nft || missing="$missing nftables"
-missing=${missing# }
+# Prints the packages of the tools for "$1" that are missing, or all of them with "$2".
+packages() {
+	while read -r for tools packages; do
+		case $for in lab | "$1") ;; *) continue ;; esac
+		there=
+		for tool in $(echo "$tools" | tr '|' ' '); do
+			if has "$tool"; then there=yes; fi
+		done
+		if [ -z "$there" ] || [ -n "${2-}" ]; then echo "$packages"; fi
+	done <"$list" | xargs
+}
+
+if [ "${1-}" = packages ]; then
+	packages lab all
+	exit
+fi
+wanted=${1:-lab}
+missing=$(packages "$wanted")
 [ -n "$missing" ] || exit 0
 
 # Prints the command that installs "$@" here; fails if no package manager is known.
 install_command() {
 	if has apt-get; then
-		echo "apt-get install -y $*"
+		echo "apt-get install -y --no-install-recommends $*"
 	elif has dnf; then
 		# Fedora has a package for each variant of iptables.
 		echo "dnf install -y $*" | sed 's/ iptables/ iptables-nft iptables-legacy/'
@@ -33,10 +48,10 @@ install_command() {
 	fi
 }
 
-# Without iptables nothing runs. Without nft only the subjects that need it are omitted.
+# Without iptables nothing runs. Without nft only the subjects that need it are omitted. CI needs all.
 give_up() {
 	echo "synclab needs $missing: $1" >&2
-	case $missing in *iptables*) exit 1 ;; esac
+	case "$wanted $missing" in ci* | *iptables*) exit 1 ;; esac
 	exit 0
 }
 

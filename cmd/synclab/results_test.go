@@ -10,9 +10,10 @@ import (
 	"testing"
 
 	"sigs.k8s.io/yaml"
-
-	"synclab/bench/subject"
 )
+
+// missing is in the error of a command that needs a tool or rights which are missing here; the error says which.
+var missing = regexp.MustCompile(`not (found )?on PATH|run as root`)
 
 // TestResultsCommands parses the commands of 'make results', and the commands that documents name as the source of
 // numbers.
@@ -42,8 +43,11 @@ func TestResultsCommands(t *testing.T) {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s/%d", part.Name, n+1), func(t *testing.T) {
-				needsSubjects(t, args)
-				if status, _, stderr := invoke(t, append(args, "--dry-run")...); status != exitDone {
+				status, _, stderr := invoke(t, append(args, "--dry-run")...)
+				if status == exitFailed && missing.MatchString(stderr) {
+					t.Skip(stderr)
+				}
+				if status != exitDone {
 					t.Errorf("synclab %s: status %d: %s", command, status, stderr)
 				}
 			})
@@ -91,25 +95,6 @@ func TestResultsCommands(t *testing.T) {
 	for _, command := range []string{"gone", "run --gone", "run --reps many"} {
 		if parses(command) == nil {
 			t.Errorf("synclab %s: want an error", command)
-		}
-	}
-}
-
-// needsSubjects skips the test if this machine lacks the tool of a subject of a command line.
-func needsSubjects(t *testing.T, args []string) {
-	t.Helper()
-	for i, arg := range args {
-		if arg != "--subjects" {
-			continue
-		}
-		for _, name := range strings.Split(args[i+1], ",") {
-			about, err := subject.Parse(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := about.Available(); err != nil {
-				t.Skip(err)
-			}
 		}
 	}
 }

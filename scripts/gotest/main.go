@@ -1,7 +1,10 @@
 // Command gotest runs "go test" and prints its output, with the numbers of passed, failed and skipped tests at the end.
 // With -skips, a skip that the list does not allow is a failure: a skipped test tests nothing, and is easily overlooked.
 //
-// usage: gotest [-skips FILE] [arguments of go test]
+// A run on a machine that lacks tools writes its skipped tests with -later; it may skip what the list marks as "later:".
+// With -only, a run on a machine with the tools repeats exactly these tests, and fails if one of them does not run.
+//
+// usage: gotest [-skips FILE] [-later FILE | -only FILE] [arguments of go test]
 package main
 
 import (
@@ -11,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -19,10 +23,10 @@ import (
 )
 
 func main() {
-	list, args := split(os.Args[1:])
+	o, args := split(os.Args[1:])
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	ok, err := run(ctx, list, args)
+	ok, err := o.run(ctx, args)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "gotest:", err)
 	}
@@ -31,21 +35,55 @@ func main() {
 	}
 }
 
-// split separates the list of skips from the arguments of go test.
-func split(args []string) (list string, rest []string) {
-	if len(args) > 1 && args[0] == "-skips" {
-		return args[1], args[2:]
+// options are the program's own flags: names of files.
+type options struct{ skips, later, only string }
+
+// split separates the program's flags, which come first, from the arguments of go test.
+func split(args []string) (o options, rest []string) {
+	flags := map[string]*string{"-skips": &o.skips, "-later": &o.later, "-only": &o.only}
+	for len(args) > 1 && flags[args[0]] != nil {
+		*flags[args[0]], args = args[1], args[2:]
 	}
-	return "", args
+	return o, args
 }
 
-func run(ctx context.Context, list string, args []string) (ok bool, err error) {
-	var allowed *skips
-	if list != "" {
-		if allowed, err = readSkips(list); err != nil {
+func (o options) run(ctx context.Context, args []string) (ok bool, err error) {
+	r := &reader{out: os.Stdout}
+	if o.skips != "" {
+		if r.skips, err = readSkips(o.skips, o.later != ""); err != nil {
 			return false, err
 		}
 	}
+	runs := [][]string{args}
+	if o.only != "" {
+		var packages map[string][]string
+		if packages, err = readTests(o.only); err != nil {
+			return false, err
+		}
+		r.expect(packages)
+		runs = nil
+		for _, pkg := range slices.Sorted(maps.Keys(packages)) {
+			runs = append(runs, append(slices.Clone(args), "-run", pattern(packages[pkg]), pkg))
+		}
+	}
+	ok = true
+	for _, args := range runs {
+		passed, err := r.goTest(ctx, args)
+		if err != nil {
+			return false, err
+		}
+		ok = ok && passed
+	}
+	if o.later != "" {
+		if err := writeTests(o.later, r.later); err != nil {
+			return false, err
+		}
+	}
+	return r.close() && ok, nil
+}
+
+// goTest runs go test and reads its events. ok: it succeeded.
+func (r *reader) goTest(ctx context.Context, args []string) (ok bool, err error) {
 	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-json"}, args...)...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
@@ -55,7 +93,6 @@ func run(ctx context.Context, list string, args []string) (ok bool, err error) {
 	if err := cmd.Start(); err != nil {
 		return false, err
 	}
-	r := &reader{out: os.Stdout, skips: allowed}
 	err = r.read(out)
 	failed := cmd.Wait()
 	if err != nil {
@@ -64,7 +101,7 @@ func run(ctx context.Context, list string, args []string) (ok bool, err error) {
 	if exit := (*exec.ExitError)(nil); failed != nil && !errors.As(failed, &exit) {
 		return false, failed
 	}
-	return r.close() && failed == nil, nil
+	return failed == nil, nil
 }
 
 // event is one event of "go test -json" (go doc test2json).
@@ -83,7 +120,19 @@ type reader struct {
 
 	packages, broken        int // broken: failed packages
 	passed, failed, skipped int
-	refused                 []string // skips that are not allowed
+	refused                 []string     // skips that are not allowed
+	later                   []key        // skipped tests
+	missing                 map[key]bool // tests of -only that have not run; nil: any tests run
+}
+
+// expect makes it a failure if one of the tests of a package does not run.
+func (r *reader) expect(packages map[string][]string) {
+	r.missing = map[key]bool{}
+	for pkg, tests := range packages {
+		for _, test := range tests {
+			r.missing[key{pkg, test}] = true
+		}
+	}
 }
 
 func (r *reader) read(in io.Reader) error {
@@ -126,11 +175,13 @@ func (r *reader) take(e *event) {
 
 // test handles the end of a test. Only failed tests are printed, together with their package.
 func (r *reader) test(action string, k key) {
+	delete(r.missing, k)
 	switch action {
 	case "pass":
 		r.passed++
 	case "skip":
 		r.skipped++
+		r.later = append(r.later, k)
 		if reason := reasonOf(r.output[k]); r.skips != nil && !r.skips.allow(k.pkg, k.test) {
 			r.refused = append(r.refused, fmt.Sprintf("%s %s: %s", k.pkg, k.test, reason))
 		}
@@ -191,5 +242,9 @@ func (r *reader) close() bool {
 	for _, text := range r.refused {
 		fmt.Fprintf(r.out, "skip that is not allowed: %s\n", text)
 	}
-	return r.packages > 0 && r.broken == 0 && len(r.refused) == 0
+	for k := range r.missing {
+		fmt.Fprintf(r.out, "test that was skipped before, and did not run: %s %s\n", k.pkg, k.test)
+	}
+	ran := r.packages > 0 || r.missing != nil // nothing was skipped before
+	return ran && r.broken == 0 && len(r.refused) == 0 && len(r.missing) == 0
 }

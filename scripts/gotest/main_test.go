@@ -2,8 +2,11 @@ package main
 
 import (
 	"bytes"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -32,17 +35,19 @@ func TestReader(t *testing.T) {
 	list := filepath.Join(t.TempDir(), "skips")
 	for _, c := range []struct {
 		name, events, skips string
-		ok                  bool
+		later, ok           bool
 		says, saysNot       string
 	}{
-		{"without a list", events, "", true, "ok  \tm/a\t0.1s\n1 passed, 0 failed, 1 skipped\n", "RUN"},
-		{"allowed", events, "a TestSkipped needs what no CI has # and a comment\n", true, "", "not allowed"},
-		{"allowed by a pattern", events, "a TestSkipped/o* reason\n", true, "", "not allowed"},
-		{"another test is allowed", events, "a TestSkip reason\n", false, "skip that is not allowed: m/a TestSkipped/one: no nft here\n", ""},
-		{"another package is allowed", events, "b TestSkipped reason\n", false, "not allowed", ""},
-		{"a failure", events + bad, "", false, "    b_test.go:3: why\n--- FAIL: TestBad (0.00s)\nFAIL\tm/b", "RUN"},
-		{"the build fails", `{"Action":"build-output","ImportPath":"m/c","Output":"c.go:1: no\n"}` + "\n" + `{"Action":"fail","Package":"m/c"}`, "", false, "c.go:1: no", ""},
-		{"nothing ran", "", "", false, "0 passed, 0 failed", ""},
+		{"without a list", events, "", false, true, "ok  \tm/a\t0.1s\n1 passed, 0 failed, 1 skipped\n", "RUN"},
+		{"allowed", events, "a TestSkipped needs what no CI has # and a comment\n", false, true, "", "not allowed"},
+		{"allowed by a pattern", events, "a TestSkipped/o* reason\n", false, true, "", "not allowed"},
+		{"another test is allowed", events, "a TestSkip reason\n", false, false, "skip that is not allowed: m/a TestSkipped/one: no nft here\n", ""},
+		{"another package is allowed", events, "b TestSkipped reason\n", false, false, "not allowed", ""},
+		{"a failure", events + bad, "", false, false, "    b_test.go:3: why\n--- FAIL: TestBad (0.00s)\nFAIL\tm/b", "RUN"},
+		{"the build fails", `{"Action":"build-output","ImportPath":"m/c","Output":"c.go:1: no\n"}` + "\n" + `{"Action":"fail","Package":"m/c"}`, "", false, false, "c.go:1: no", ""},
+		{"allowed until later", events, "a TestSkipped later: needs nft\n", true, true, "", "not allowed"},
+		{"it is later", events, "a TestSkipped later: needs nft\n", false, false, "skip that is not allowed: m/a TestSkipped/one: no nft here\n", ""},
+		{"nothing ran", "", "", false, false, "0 passed, 0 failed", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var out bytes.Buffer
@@ -52,7 +57,7 @@ func TestReader(t *testing.T) {
 					t.Fatal(err)
 				}
 				var err error
-				if r.skips, err = readSkips(list); err != nil {
+				if r.skips, err = readSkips(list, c.later); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -69,13 +74,53 @@ func TestReader(t *testing.T) {
 	}
 }
 
+// What one run skipped is exactly what the next one repeats, and a test that does not run again is a failure.
+func TestLaterRun(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "later")
+	r := &reader{out: io.Discard}
+	if err := errors.Join(r.read(strings.NewReader(events)), writeTests(file, r.later)); err != nil {
+		t.Fatal(err)
+	}
+	tests, err := readTests(file)
+	if want := map[string][]string{"m/a": {"TestSkipped/one"}}; err != nil || !reflect.DeepEqual(tests, want) {
+		t.Fatalf("%v, %v; want %v", tests, err, want)
+	}
+	for _, c := range []struct {
+		events string
+		ok     bool
+	}{{events, true}, {strings.ReplaceAll(events, "/one", "/two"), false}} {
+		var out bytes.Buffer
+		again := &reader{out: &out}
+		again.expect(tests)
+		if err := again.read(strings.NewReader(c.events)); err != nil {
+			t.Fatal(err)
+		}
+		if ok := again.close(); ok != c.ok || strings.Contains(out.String(), "did not run: m/a TestSkipped/one\n") == c.ok {
+			t.Errorf("ok %t, want %t:\n%s", ok, c.ok, &out)
+		}
+	}
+}
+
+// The pattern is for -run: alternatives, whose levels have separate expressions.
+func TestPattern(t *testing.T) {
+	got := pattern([]string{"TestA", "TestB/x.y/mode=(z)"})
+	if want := `^TestA$|^TestB$/^x\.y$/^mode=\(z\)$`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
 // Arguments after the list belong to go test, flags too.
 func TestSplit(t *testing.T) {
-	for _, c := range []struct{ args, list, rest string }{
-		{"-count=1 ./...", "", "-count=1 ./..."}, {"-skips f -race -count=1 ./x", "f", "-race -count=1 ./x"}, {"./...", "", "./..."},
+	for _, c := range []struct {
+		args string
+		want options
+		rest string
+	}{
+		{"-count=1 ./...", options{}, "-count=1 ./..."}, {"-skips f -race -count=1 ./x", options{skips: "f"}, "-race -count=1 ./x"}, {"./...", options{}, "./..."},
+		{"-only g -skips f -v", options{skips: "f", only: "g"}, "-v"}, {"-later g ./x", options{later: "g"}, "./x"},
 	} {
-		if list, rest := split(strings.Fields(c.args)); list != c.list || strings.Join(rest, " ") != c.rest {
-			t.Errorf("%s: list %q, rest %q", c.args, list, rest)
+		if o, rest := split(strings.Fields(c.args)); o != c.want || strings.Join(rest, " ") != c.rest {
+			t.Errorf("%s: %+v, rest %q", c.args, o, rest)
 		}
 	}
 }
@@ -86,7 +131,7 @@ func TestReadSkips(t *testing.T) {
 	if err := os.WriteFile(list, []byte("# why\n\na TestOne\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := readSkips(list); err == nil || !strings.Contains(err.Error(), ":3:") {
+	if _, err := readSkips(list, false); err == nil || !strings.Contains(err.Error(), ":3:") {
 		t.Errorf("error %v", err)
 	}
 }

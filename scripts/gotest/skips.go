@@ -7,19 +7,26 @@ import (
 	"strings"
 )
 
-// skips are the allowed skips.
-type skips struct{ all []allowed }
+// skips are the allowed skips. later: another run repeats the skipped tests.
+type skips struct {
+	all   []allowed
+	later bool
+}
 
-type allowed struct{ pkg, test string }
+type allowed struct {
+	pkg, test string
+	later     bool // only if another run repeats it
+}
 
 // readSkips reads a list. Each line has a package without the module's name, a test, and the reason of the skip; "#"
-// begins a comment. "*" in a test matches text between slashes. A test includes its subtests.
-func readSkips(file string) (*skips, error) {
+// begins a comment. "*" in a test matches text between slashes. A test includes its subtests. The reason "later: …"
+// allows the skip only in a run whose skipped tests are repeated.
+func readSkips(file string, later bool) (*skips, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	s := &skips{}
+	s := &skips{later: later}
 	number := 0
 	for line := range strings.Lines(string(text)) {
 		number++
@@ -34,7 +41,7 @@ func readSkips(file string) (*skips, error) {
 		if _, err := path.Match(fields[1], ""); err != nil {
 			return nil, fmt.Errorf("%s:%d: %s: %w", file, number, fields[1], err)
 		}
-		s.all = append(s.all, allowed{fields[0], fields[1]})
+		s.all = append(s.all, allowed{fields[0], fields[1], fields[2] == "later:"})
 	}
 	return s, nil
 }
@@ -42,7 +49,7 @@ func readSkips(file string) (*skips, error) {
 func (s *skips) allow(pkg, test string) bool {
 	_, short, _ := strings.Cut(pkg, "/")
 	for _, a := range s.all {
-		if a.pkg != short {
+		if a.pkg != short || a.later && !s.later {
 			continue
 		}
 		for name := test; ; {
