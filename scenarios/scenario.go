@@ -257,7 +257,7 @@ type Traffic struct {
 
 // Check checks the invariants that bench/invariants lists, after the subject has converged.
 type Check struct {
-	// Invariants by number, I1 to I13. Empty: all that apply.
+	// Invariants by number, I1 to I14. Empty: all that apply.
 	Invariants []string `yaml:"invariants,omitempty" json:"invariants,omitempty"`
 }
 

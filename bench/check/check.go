@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"net/netip"
 	"slices"
 	"time"
@@ -43,6 +42,7 @@ type Checks struct {
 	left      *invariants.Leftover
 	met       metFlows
 	restores  restores
+	noted     bool // that health check NodePorts are not checked
 }
 
 // Count counts a result of a flow, unless a fault may have made it fail.
@@ -50,9 +50,16 @@ func (r *Checks) Count(o *traffic.Observed, from, to string) {
 	r.met.met(o, fault.MayFail(r.Scenario.Steps, from, to))
 }
 
-// needed reports whether the scenario has a check step. Only then are sentinels planted.
+// needed reports whether the scenario has a check step for which sentinels are planted.
 func (r *Checks) needed() bool {
-	return slices.ContainsFunc(r.Scenario.Steps, func(s scenarios.Step) bool { return s.Check != nil })
+	return slices.ContainsFunc(r.Scenario.Steps, func(s scenarios.Step) bool { return s.Check != nil && !asksOnly(s.Check.Invariants) })
+}
+
+// asksOnly reports whether the answers of the subject's own servers are all the evidence that the named invariants need.
+// Then no rules are read, which takes minutes in large clusters, and nothing is planted.
+func asksOnly(names []string) bool {
+	asked := func(name string) bool { return name == "I11" || name == "I14" }
+	return len(names) > 0 && !slices.ContainsFunc(names, func(name string) bool { return !asked(name) })
 }
 
 // Starting writes rules and flows that the subject must not change, and starts watchRestores. It does so once,
@@ -139,7 +146,7 @@ const lookAgain = time.Second
 
 // inspect gathers the evidence and runs the checkers.
 func (r *Checks) inspect(ctx context.Context, names []string, settled error) ([]invariants.Result, *invariants.Leftover, error) {
-	e, err := r.evidence(ctx)
+	e, err := r.evidence(ctx, !asksOnly(names))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -165,12 +172,15 @@ func (r *Checks) inspect(ctx context.Context, names []string, settled error) ([]
 	return results, left, err
 }
 
-// evidence reads the current state of the cluster and of the kernel.
-func (r *Checks) evidence(ctx context.Context) (*invariants.Evidence, error) {
+// evidence reads the current state of the cluster and, with rules, of the kernel.
+func (r *Checks) evidence(ctx context.Context, rules bool) (*invariants.Evidence, error) {
 	own := r.About.Proxier == subject.Synclab
 	e := &invariants.Evidence{
-		Subject: invariants.Subject{Name: r.Subject, Own: own, Backend: r.About.Backend, Variant: r.Variant, Layout: r.Layout, Serves: r.Feed == raw.FeedAPI && r.About.Proxier != subject.Exec},
-		Seed:    r.Scenario.Seed, Families: r.Families, Objects: r.World.Objects(), SyncPeriod: r.Settings().SyncPeriod,
+		Subject: invariants.Subject{
+			Name: r.Subject, Own: own, Backend: r.About.Backend, Variant: r.Variant, Layout: r.Layout, Serves: r.Feed == raw.FeedAPI && r.About.Proxier != subject.Exec,
+			HealthPorts: r.Feed == raw.FeedAPI && r.About.ServesHealthPorts(), OldHealthPorts: r.About.OldHealthPorts(r.Tools.KubeProxy[r.About.Version].Version),
+		},
+		Seed: r.Scenario.Seed, Families: r.Families, Objects: r.World.Objects(), SyncPeriod: r.Settings().SyncPeriod,
 		Flows: map[corev1.IPFamily][]conntrack.Flow{}, ForeignNft: map[corev1.IPFamily][]string{},
 	}
 	machine, err := proxier.ExamineMachine(r.Variant)
@@ -185,6 +195,9 @@ func (r *Checks) evidence(ctx context.Context) (*invariants.Evidence, error) {
 		e.Options.PodCIDRs = e.Objects.Nodes[0].Spec.PodCIDRs
 	}
 	for _, family := range r.Families {
+		if !rules {
+			break
+		}
 		if err := r.readRules(ctx, e, family); err != nil {
 			return nil, err
 		}
@@ -237,7 +250,12 @@ func (r *Checks) askSubject(ctx context.Context, e *invariants.Evidence) error {
 			e.Syncs += m.GetHistogram().GetSampleCount()
 		}
 	}
-	e.Health = healthStatus(ctx)
+	if status, _, _, err := get(ctx, host.HealthAddress); err == nil {
+		e.Health = status
+	}
+	if err := r.askHealthPorts(ctx, e); err != nil {
+		return err
+	}
 	if since := r.Host.Harness.Visible.MissingSince(); !since.IsZero() {
 		e.Missing = r.Clock.Since(since)
 	}
@@ -257,22 +275,6 @@ func (r *Checks) askSubject(ctx context.Context, e *invariants.Evidence) error {
 
 // answerTime bounds the wait for an HTTP answer from the subject, and for an answer to a packet.
 const answerTime = 3 * time.Second
-
-// healthStatus is the HTTP status of the subject's /healthz; 0: no answer.
-func healthStatus(ctx context.Context) int {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host.HealthAddress+"/healthz", nil)
-	if err != nil {
-		return 0
-	}
-	resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
-	if err != nil {
-		return 0
-	}
-	resp.Body.Close()
-	return resp.StatusCode
-}
 
 // sendRefused sends a packet to a UDP Service port without endpoints, if there is one.
 func (r *Checks) sendRefused(e *invariants.Evidence, family corev1.IPFamily) {
@@ -320,7 +322,7 @@ func (r *Checks) Restarting(ctx context.Context) {
 		return
 	}
 	err := r.Host.Subject.Aside(func() error {
-		e, err := r.evidence(ctx)
+		e, err := r.evidence(ctx, true)
 		if err != nil {
 			return err
 		}

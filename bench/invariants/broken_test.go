@@ -1,6 +1,7 @@
 package invariants
 
 import (
+	"bytes"
 	"errors"
 	"maps"
 	"net/http"
@@ -169,6 +170,29 @@ func mutations() []broken {
 		{"a restart cuts a flow", "I13", "classic", func(_ *testing.T, e *Evidence) {
 			e.Flows[ipv4] = slices.Delete(e.Flows[ipv4], 1, 2)
 		}},
+
+		{"a health check does not answer", "I14", "kube-proxy", func(_ *testing.T, e *Evidence) { e.HealthAnswers[0] = HealthAnswer{Err: unix.ECONNREFUSED} }},
+		{"a health check answers for another Service", "I14", "classic", func(_ *testing.T, e *Evidence) { e.healthBody(`"edge"`, `"web"`) }},
+		{"a terminating endpoint counts", "I14", "nftables", func(_ *testing.T, e *Evidence) { e.healthBody(`: 2`, `: 3`) }},
+		{"a health check lacks its count", "I14", "classic", func(_ *testing.T, e *Evidence) { e.healthBody(`"localEndpoints": 2,`, ``) }},
+		{"the header has another count", "I14", "classic", func(_ *testing.T, e *Evidence) { e.HealthAnswers[0].Header.Set(weightHeader, "1") }},
+		{"the header is missing", "I14", "tree", func(_ *testing.T, e *Evidence) { e.HealthAnswers[0].Header.Del(weightHeader) }},
+		{"ready endpoints and 503", "I14", "classic", func(_ *testing.T, e *Evidence) { e.HealthAnswers[0].Status = http.StatusServiceUnavailable }},
+		{"no ready endpoint and 200", "I14", "kube-proxy", func(_ *testing.T, e *Evidence) {
+			e.HealthAnswers[0].Ready = 0
+			e.healthBody(`: 2`, `: 0`)
+			e.HealthAnswers[0].Header.Set(weightHeader, "0")
+		}},
+		{"unhealthy and 200", "I14", "classic", func(_ *testing.T, e *Evidence) {
+			e.healthBody("true", "false")
+			e.Health = http.StatusServiceUnavailable
+		}},
+		{"only the health check is unhealthy", "I14", "classic", func(_ *testing.T, e *Evidence) {
+			e.healthBody("true", "false")
+			e.HealthAnswers[0].Status = http.StatusServiceUnavailable
+		}},
+		{"a health check lacks the proxy's health", "I14", "classic", func(_ *testing.T, e *Evidence) { e.healthBody(`, "serviceProxyHealthy": true`, ``) }},
+		{"no JSON", "I14", "classic", func(_ *testing.T, e *Evidence) { e.HealthAnswers[0].Body = []byte("ok") }},
 	}
 }
 
@@ -212,6 +236,7 @@ func TestMissingEvidence(t *testing.T) {
 		"I11": func(e *Evidence) { e.Health = 0 },
 		"I12": func(e *Evidence) { e.Metrics = nil },
 		"I13": func(e *Evidence) { e.Flows, e.Saved = nil, nil },
+		"I14": func(e *Evidence) { e.HealthAnswers = nil },
 	}
 	for _, invariant := range All() {
 		take, known := blind[invariant.Name]
@@ -235,6 +260,7 @@ func TestMissingEvidence(t *testing.T) {
 func TestUnknownSubject(t *testing.T) {
 	e := good(t, subjects["classic"])
 	e.Subject, e.Saved, e.Rules, e.Health, e.Metrics, e.Restarted = Subject{Name: "exec:any"}, nil, nil, 0, nil, nil
+	e.HealthAnswers[0] = HealthAnswer{Err: unix.ECONNREFUSED}
 	e.Planted.Rules, e.Refused = nil, nil
 	if found := findings(t, e); len(found) > 0 {
 		t.Errorf("found %+v", found)
@@ -244,6 +270,11 @@ func TestUnknownSubject(t *testing.T) {
 	if len(found["I2"]) == 0 || len(found["I3"]) == 0 {
 		t.Errorf("found %+v", found)
 	}
+}
+
+// healthBody changes the body of the health check's answer.
+func (e *Evidence) healthBody(old, by string) {
+	e.HealthAnswers[0].Body = bytes.Replace(e.HealthAnswers[0].Body, []byte(old), []byte(by), 1)
 }
 
 // half is a failed restore into an empty table that left all rules except one.
@@ -312,6 +343,15 @@ func TestToleratedEvidence(t *testing.T) {
 		{"objects changed since the restart", "I13", "classic", func(_ *testing.T, e *Evidence) {
 			e.Restarted.Objects++
 			delete(e.Saved[ipv4]["filter"], "KUBE-FORWARD")
+		}},
+		{"an old kube-proxy answers without the header", "I14", "kube-proxy", func(_ *testing.T, e *Evidence) {
+			e.Subject.OldHealthPorts = true
+			e.HealthAnswers[0].Header.Del(weightHeader)
+			e.healthBody(`, "serviceProxyHealthy": true`, ``)
+		}},
+		{"unhealthy, as /healthz says", "I14", "kube-proxy", func(_ *testing.T, e *Evidence) {
+			e.Health, e.HealthAnswers[0].Status = http.StatusServiceUnavailable, http.StatusServiceUnavailable
+			e.healthBody("true", "false")
 		}},
 		{"something has been missing for a moment", "I11", "classic", func(_ *testing.T, e *Evidence) { e.Missing = time.Second }},
 		{"comments of a large cluster", "I1", "kube-proxy", func(_ *testing.T, e *Evidence) {

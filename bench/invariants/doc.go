@@ -1,5 +1,5 @@
-// Package invariants checks properties that every Service proxy must keep in spite of faults. There are thirteen
-// invariants, I1 to I13, each with a separate checker. The way of the data:
+// Package invariants checks properties that every Service proxy must keep in spite of faults. There are fourteen
+// invariants, I1 to I14, each with a separate checker. The way of the data:
 //
 //  1. Before the subject starts, Plant writes sentinels: foreign rules with counters in each table, a foreign table of
 //     nf_tables, and flows that belong to no Service.

@@ -28,6 +28,9 @@ type Subject struct {
 	Layout  iptables.Layout
 	// Serves: the subject runs as a process and is known to serve /healthz and /metrics.
 	Serves bool
+	// HealthPorts: it is known to serve health check NodePorts too. OldHealthPorts: its answers may lack
+	// serviceProxyHealthy and the header with the number of endpoints.
+	HealthPorts, OldHealthPorts bool
 }
 
 // iptables reports whether iptables-save can read the rules.
@@ -75,6 +78,8 @@ type Evidence struct {
 	Health     int
 	Missing    time.Duration
 	SyncPeriod time.Duration
+	// HealthAnswers are the answers of the health check NodePorts (HealthPorts).
+	HealthAnswers []HealthAnswer
 
 	// Syncs is the number of syncs in this process's metrics. LeftBefore lists the deferred deletes of an earlier
 	// check.
@@ -132,7 +137,7 @@ func (r *report) violated(service, format string, args ...any) {
 
 // Invariant is a property and its checker.
 type Invariant struct {
-	Name string // I1 to I13
+	Name string // I1 to I14
 	Says string
 	// applies reports whether there is evidence to check.
 	applies func(*Evidence) bool
@@ -157,6 +162,7 @@ func All() []Invariant {
 		{"I11", "/healthz reports missing rules", func(e *Evidence) bool { return e.Health != 0 }, checkHealth, dueServed("an answer of /healthz")},
 		{"I12", "metrics are correct", func(e *Evidence) bool { return e.Metrics != nil }, checkMetrics, dueServed("an answer of /metrics")},
 		{"I13", "a restart makes no unnecessary change", func(e *Evidence) bool { return e.Restarted != nil }, checkRestart, dueRestart},
+		{"I14", "health check NodePorts answer with the ready endpoints of this node", (*Evidence).AnswersHealth, checkHealthPorts, dueHealthPorts},
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"synclab/bench/process"
@@ -39,8 +40,9 @@ var subjects = map[string]Subject{
 	"kube-proxy": {Name: "kube-proxy", Backend: proxier.Iptables, Variant: iptables.Legacy},
 }
 
-// manifest returns a small cluster with four Services: web has three endpoints, and dns is a UDP Service with a
-// NodePort. none has no endpoints. local has a local traffic policy and no endpoint on this node.
+// manifest returns a small cluster with five Services: web has three endpoints, and dns is a UDP Service with a
+// NodePort. none has no endpoints. local has a local traffic policy and no endpoint on this node. edge has a health
+// check NodePort, and three endpoints on this node, of which two are ready.
 func manifest() *sim.Objects {
 	o := &sim.Objects{Nodes: []*corev1.Node{{
 		ObjectMeta: metav1.ObjectMeta{Name: "node-0"},
@@ -75,13 +77,22 @@ func manifest() *sim.Objects {
 	add("local", "10.96.0.13", corev1.ProtocolTCP, func(svc *corev1.Service) {
 		svc.Spec.InternalTrafficPolicy = ptr.To(corev1.ServiceInternalTrafficPolicyLocal)
 	}, "10.128.0.6")
+	add("edge", "10.96.0.14", corev1.ProtocolTCP, func(svc *corev1.Service) {
+		svc.Spec.Type, svc.Spec.ExternalTrafficPolicy, svc.Spec.HealthCheckNodePort = corev1.ServiceTypeLoadBalancer, corev1.ServiceExternalTrafficPolicyLocal, 30100
+		svc.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "198.18.0.14"}}
+	}, "10.128.0.20", "10.128.0.21", "10.128.0.22", "10.128.0.23")
+	edge := o.Slices[len(o.Slices)-1].Endpoints
+	for i := range edge[:3] {
+		edge[i].NodeName = ptr.To("node-0")
+	}
+	edge[2].Conditions = discoveryv1.EndpointConditions{Ready: ptr.To(false), Serving: ptr.To(true), Terminating: ptr.To(true)}
 	return o
 }
 
 // good returns evidence of a subject without violations.
 func good(t *testing.T, subject Subject) *Evidence {
 	t.Helper()
-	subject.Serves = true
+	subject.Serves, subject.HealthPorts = true, true
 	o := manifest()
 	cfg := config.New()
 	cfg.ClusterCIDR = random.RandomPods
@@ -108,6 +119,11 @@ func good(t *testing.T, subject Subject) *Evidence {
 	}
 	e.plantTestFlows()
 	e.gauges()
+	e.HealthAnswers = []HealthAnswer{{
+		HealthPort: HealthPort{types.NamespacedName{Namespace: "ns", Name: "edge"}, netip.AddrPortFrom(node, 30100), 2},
+		Status:     http.StatusOK, Header: http.Header{weightHeader: {"2"}},
+		Body: []byte(`{"service": {"namespace": "ns", "name": "edge"}, "localEndpoints": 2, "serviceProxyHealthy": true}`),
+	}}
 	return e
 }
 
@@ -280,7 +296,7 @@ func TestGoodEvidence(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := 13
+			want := 14
 			if subject.nftables() || !subject.Own {
 				want-- // I5
 			}

@@ -44,7 +44,7 @@ type Record struct {
 	Service string `json:"service,omitempty"` // "namespace/name:port", of flows, endpoints and violations
 	// Fault that a record belongs to: the step's name and the fault, "5:fault flush nat".
 	Fault     string `json:"fault,omitempty"`
-	Invariant string `json:"invariant,omitempty"` // of a violation: I1 to I13
+	Invariant string `json:"invariant,omitempty"` // of a violation: I1 to I14
 	Error     string `json:"error,omitempty"`     // of a sync that failed
 	Bytes     int    `json:"bytes,omitempty"`     // given to the tool, of a shim_cost
 	Share     int    `json:"share,omitempty"`     // percent of the Services, of a cold_start_share

@@ -259,6 +259,16 @@ func (s Spec) HasTools() bool {
 // HasMetrics reports whether the subject serves metrics under kube-proxy's names. Exec subjects may.
 func (s Spec) HasMetrics() bool { return s.Proxier == Synclab || s.Proxier == KubeProxy }
 
+// ServesHealthPorts reports whether the subject is known to answer at the health check NodePorts of Services.
+func (s Spec) ServesHealthPorts() bool { return s.HasMetrics() }
+
+// OldHealthPorts reports whether answers at health check NodePorts may lack what kube-proxy 1.30 and later put there:
+// serviceProxyHealthy, and a header with the number of endpoints.
+func (s Spec) OldHealthPorts(version string) bool {
+	minor := upstream.Minor(version)
+	return s.Proxier == Exec || s.Proxier == KubeProxy && minor > 0 && minor < 30
+}
+
 // ClusterIPsOnly reports whether packets to other addresses of Services reach no endpoint: Cilium has further programs for
 // them, which Synclab does not run.
 func (s Spec) ClusterIPsOnly() bool { return s.Proxier == Cilium }
