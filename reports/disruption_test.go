@@ -155,7 +155,7 @@ func TestDisruptionOutputs(t *testing.T) {
 func TestUnwatchedFlows(t *testing.T) {
 	run := &records.Run{Info: raw.Run{ID: "x", Feed: raw.FeedAPI}}
 	for _, r := range []raw.Record{{Metric: raw.Flow, Step: "3:traffic"}, {Metric: raw.Flow, Step: "4:churn"},
-		{Metric: raw.FlowsUnobserved, Value: 7, Step: "5:traffic"}} {
+		{Metric: raw.FlowsUnobserved, Value: 6, Step: "5:traffic"}, {Metric: raw.ControlFailure, Value: 0.9, Outcome: "timeout", Step: "5:traffic"}} {
 		r.Subject, r.Services, r.Rep, r.Protocol = "a/b", 10, 1, "TCP"
 		run.Records = append(run.Records, r)
 	}

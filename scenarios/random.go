@@ -173,7 +173,7 @@ func (d *drawing) steps() {
 	d.add(Step{Create: first})
 	d.add(Step{Settle: &Settle{Timeout: randomSettle}})
 	if !d.without("traffic") {
-		d.add(Step{Traffic: &Traffic{Rate: float64(d.between(20, 200)), Services: d.between(5, 50), LongLived: d.between(1, 20), Control: true}})
+		d.add(Step{Traffic: &Traffic{Rate: float64(d.between(20, 200)), Services: d.between(5, 50), LongLived: d.between(1, 20)}})
 	}
 	for d.spent < d.options.Duration {
 		if !d.round() {

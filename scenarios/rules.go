@@ -149,7 +149,6 @@ var rules = map[string]rule{
 	"steps.N.traffic.focus":           {min: 0, max: 10_000, orUnset: true, why: "new flows a second to Services that change"},
 	"steps.N.traffic.services":        count(1, 10_000, "how many Services get traffic").unset(),
 	"steps.N.traffic.longLived":       count(0, 1_000, "each is a long-lived connection"),
-	"steps.N.traffic.control":         anything,
 	"steps.N.traffic.stop":            anything,
 	"steps.N.traffic.for":             between(time.Millisecond, time.Hour, "how long flows run before the next step").unset(),
 	"steps.N.probe.trace":             anything,

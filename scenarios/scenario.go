@@ -246,11 +246,8 @@ type Traffic struct {
 	// packets. Default 0: half of Rate goes to them.
 	Focus float64 `yaml:"focus,omitempty" json:"focus,omitempty"`
 	// LongLived is the number of long-lived TCP connections, and of long-lived UDP flows of one source port. Default 20.
-	LongLived int `yaml:"longLived,omitempty" json:"longLived"`
-	// Control sends a control flow with each new flow, straight to an endpoint, past the rules. A flow that times out
-	// together with a control flow is not counted as lost: the machine is the cause. It doubles the packets.
-	Control bool `yaml:"control,omitempty" json:"control,omitempty"`
-	Stop    bool `yaml:"stop,omitempty" json:"stop,omitempty"` // stop the stream that runs
+	LongLived int  `yaml:"longLived,omitempty" json:"longLived"`
+	Stop      bool `yaml:"stop,omitempty" json:"stop,omitempty"` // stop the stream that runs
 	// For is how long the step lasts before the next one begins, to observe flows at rest. Default 0: no time at all.
 	For time.Duration `yaml:"for,omitempty" json:"for,omitempty"`
 }

@@ -1,6 +1,8 @@
 package check
 
 import (
+	"bytes"
+	"fmt"
 	"io"
 	"net/netip"
 	"strings"
@@ -13,6 +15,7 @@ import (
 	"synclab/bench/flow"
 	"synclab/bench/invariants"
 	"synclab/bench/pass"
+	"synclab/bench/raw"
 	"synclab/bench/traffic"
 	"synclab/proxier/tracker"
 	"synclab/scenarios"
@@ -79,5 +82,34 @@ func TestFlowsCountForInvariants(t *testing.T) {
 	}
 	if met := c.met.traffic(true); met == nil || !met.Streaming {
 		t.Errorf("while a stream runs: %+v", met)
+	}
+}
+
+// Flows that a busy machine loses together with control flows are no violation. While a fault may lose flows, they are
+// lost to the fault.
+func TestBusyMachineIsNoViolation(t *testing.T) {
+	var said bytes.Buffer
+	e := &pass.Env{Clock: clock.RealClock{}, Started: time.Now(), Messages: pass.NewMessageWriter(&said)}
+	c := &Checks{Env: e, Flows: &flow.Flows{Env: e, Packets: map[int]int{}}}
+	c.Flows.Met = c.Count
+	e.Scenario.Steps = []scenarios.Step{{Settle: &scenarios.Settle{}}, {Fault: &scenarios.Fault{Kind: scenarios.FaultFlush}}}
+	for i, name := range []string{"1:settle", "2:fault"} {
+		c.Flows.Stepping(name, e.Started.Add(time.Duration(i)*time.Minute))
+	}
+	target := &traffic.Target{Family: corev1.IPv4Protocol, Protocol: corev1.ProtocolTCP}
+	for _, longLived := range []bool{false, true} {
+		for _, at := range []time.Duration{20 * time.Second, 80 * time.Second} {
+			c.Flows.Observed(traffic.Observed{
+				Finding: traffic.ControlFailure, Target: target, At: e.Started.Add(at), Took: time.Second, Outcome: traffic.TimedOut, LongLived: longLived,
+			})
+		}
+	}
+	if met := c.met.traffic(false); met == nil || met.Flows != 1 || met.Failed != 0 || met.LongLivedLost != 0 {
+		t.Errorf("%+v", met)
+	}
+	for metric, want := range map[raw.Metric]int{raw.ControlFailure: 2, raw.Flow: 1, raw.LongLivedFlow: 1} {
+		if n := strings.Count(said.String(), fmt.Sprintf("%q:%q", "metric", metric)); n != want {
+			t.Errorf("%d records %s, want %d: %s", n, metric, want, &said)
+		}
 	}
 }

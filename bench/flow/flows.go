@@ -49,6 +49,7 @@ type Flows struct {
 	watching []netip.Addr                        // Clients of the watcher, if packets may have to show the subject's state
 	Checker  atomic.Pointer[traffic.FlowChecker] // nil: no stream runs
 	Packets  map[int]int                         // of long-lived flows, answered by the same endpoint
+	busy     int                                 // flows of the stream that failed together with control flows
 
 	mu    sync.Mutex
 	steps []stepBegun
@@ -125,7 +126,7 @@ func (r *Flows) beginTraffic(ctx context.Context, t *scenarios.Traffic) error {
 		longLived = 0
 	}
 	stream := traffic.Stream{
-		Rate: t.Rate, Focus: t.Focus, Targets: targets, Clients: r.Clients, Seed: r.Random(purposeFlows).Uint64(), Control: t.Control,
+		Rate: t.Rate, Focus: t.Focus, Targets: targets, Clients: r.Clients, Seed: r.Random(purposeFlows).Uint64(),
 		LongLivedTCP: longLivedTargets(targets, corev1.ProtocolTCP, longLived), LongLivedUDP: longLivedTargets(targets, corev1.ProtocolUDP, longLived),
 	}
 	r.Packets = map[int]int{}
@@ -166,14 +167,25 @@ func (r *Flows) endTraffic() error {
 		text string
 	}{
 		{counts.Unobserved, "were not observed: their observer had no CPU"},
+		{r.busy, busyText(counts)},
 		{counts.Excused, "without an answer are correct: their Service had no endpoints, or perhaps none"},
 	} {
 		if note.n > 0 {
 			r.Messages.Send(pass.Message{Note: fmt.Sprintf("%d flows %s", note.n, note.text)})
 		}
 	}
+	r.busy = 0
 	r.Checker.Store(nil)
 	return err
+}
+
+// busyText says why flows failed together with control flows. A machine that is too busy for a moment lets few of them
+// fail.
+func busyText(c traffic.Counts) string {
+	if c.FailedControls > c.Controls/2 {
+		return fmt.Sprintf("timed out, and so did %d of %d flows straight to an endpoint: pods do not answer without Services either", c.FailedControls, c.Controls)
+	}
+	return "timed out together with flows straight to an endpoint: the machine was too busy, and no rule is the cause"
 }
 
 // Close ends the stream and the pods.
@@ -254,8 +266,17 @@ const methodLongLived = "long-lived"
 // Observed records a result of the checker.
 func (r *Flows) Observed(o traffic.Observed) {
 	t := o.Target
-	step := r.stepAt(o.At)
-	r.Met(&o, step, r.stepAt(o.At.Add(o.Took)))
+	step, end := r.stepAt(o.At), r.stepAt(o.At.Add(o.Took))
+	if o.Finding == traffic.ControlFailure && fault.MayFail(r.Scenario.Steps, step, end) {
+		o.Finding = traffic.NewFlow // a fault stops control flows too
+		if o.LongLived {
+			o.Finding = traffic.LongLivedPacket
+		}
+	}
+	if o.Finding == traffic.ControlFailure {
+		r.busy++
+	}
+	r.Met(&o, step, end)
 	if o.Finding == traffic.LongLivedPacket && o.Outcome == traffic.Answered {
 		if r.Packets[o.Number]++; r.Packets[o.Number]%recordedPackets != 1 {
 			return

@@ -62,6 +62,9 @@ func TestFlowsAreSpread(t *testing.T) {
 			done := make(chan struct{})
 			n := 0
 			err = r.pods.Begin(traffic.Stream{Rate: 1000, Targets: targets, Clients: r.Clients, Seed: 1}, func(result traffic.Result) {
+				if result.Outcome != traffic.Answered { // on a busy machine; an endpoint that never answers is missing below
+					return
+				}
 				if n++; n <= flows*2 {
 					reached[result.Target][result.By]++
 				}

@@ -8,7 +8,7 @@
 //     Each flow goes to the next of a shuffled round of Targets, from a new source port. TCP: connect, read the
 //     identity, reset. UDP: one packet, one answer. A late flow starts late; it is never skipped. Long-lived flows stay
 //     open in addition, and send a packet periodically.
-//     If Control is set, a control flow goes with each, straight to an endpoint of the Service. No rule translates it.
+//     A control flow goes with each, up to controlRate, straight to an endpoint of the Service. No rule translates it.
 //  3. Each flow returns a Result: when it was scheduled, sent and over, and which endpoint answered or what failed.
 //  4. The FlowChecker computes from the cluster's changes which endpoints each Service port had and when. bench/visible
 //     reports when each change was visible in the kernel. The FlowChecker checks each Result some seconds later, and reports

@@ -42,8 +42,6 @@ type Stream struct {
 	// flows.
 	Clients []netip.Addr
 	Seed    uint64
-	// Control: with each flow goes a control flow, straight to the target's Direct.
-	Control bool
 	sampled bool // for a Sampler: flows of Focus alone, to each target until enough is known
 }
 

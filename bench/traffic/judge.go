@@ -32,8 +32,8 @@ func (l *FlowChecker) one(r *Result) {
 	case r.Outcome == Unwatched:
 		l.counts.Unobserved++
 		return
-	case r.Outcome == TimedOut && l.controlFailed(r, target):
-		l.opts.Tell(Observed{Finding: ControlFailure, Target: target, At: due, Took: end.Sub(due), Outcome: r.Outcome})
+	case l.controls.explain(r, target):
+		l.opts.Tell(Observed{Finding: ControlFailure, LongLived: r.LongLived > 0, Number: r.LongLived, Target: target, At: due, Took: end.Sub(due), Outcome: r.Outcome})
 		return
 	}
 	o := Observed{Finding: NewFlow, Target: target, At: due, Took: end.Sub(due), Outcome: r.Outcome, By: r.By}
@@ -59,15 +59,23 @@ func (l *FlowChecker) one(r *Result) {
 
 // failedControl is a control flow without an answer.
 type failedControl struct {
-	family     corev1.IPFamily
-	protocol   corev1.Protocol
+	controlKind
 	sent, over int64
 }
 
-// controlFailed reports whether a control flow of the same family and protocol failed at the same time as a flow.
-func (l *FlowChecker) controlFailed(r *Result, t *Target) bool {
-	return slices.ContainsFunc(l.controls, func(c failedControl) bool {
-		return c.family == t.Family && c.protocol == t.Protocol && c.sent < r.End && r.Sent < c.over
+type failedControls []failedControl
+
+// add adds a control flow that failed.
+func (f *failedControls) add(r *Result, t *Target) {
+	if r.Control && r.Outcome != Answered && r.Outcome != Unwatched {
+		*f = append(*f, failedControl{controlKind{t.Family, t.Protocol}, r.Sent, r.End})
+	}
+}
+
+// explain reports whether a flow timed out while a control flow of the same family and protocol failed.
+func (f failedControls) explain(r *Result, t *Target) bool {
+	return r.Outcome == TimedOut && slices.ContainsFunc(f, func(c failedControl) bool {
+		return c.controlKind == controlKind{t.Family, t.Protocol} && c.sent < r.End && r.Sent < c.over
 	})
 }
 

@@ -94,7 +94,7 @@ type FlowChecker struct {
 	held    map[int]*heldState
 	counts  Counts
 	// controls are the control flows that failed, and end late enough to explain a flow in queue.
-	controls []failedControl
+	controls failedControls
 
 	last time.Time // end of the last checked flow
 }
@@ -271,9 +271,11 @@ func (l *FlowChecker) Visible(object runtime.Object, family corev1.IPFamily, at,
 func (l *FlowChecker) Take(r Result) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if r.Control && r.Outcome != Answered && r.Outcome != Unwatched {
-		t := l.targets[r.Target]
-		l.controls = append(l.controls, failedControl{t.Family, t.Protocol, r.Sent, r.End})
+	if r.Control {
+		before := len(l.controls)
+		l.controls.add(&r, l.targets[r.Target])
+		l.counts.Controls++
+		l.counts.FailedControls += len(l.controls) - before
 	}
 	l.queue = append(l.queue, r)
 	l.judge(r.End - int64(judgeAfter))
@@ -286,6 +288,8 @@ func (l *FlowChecker) Take(r Result) {
 type Counts struct {
 	Excused    int // unanswered, as the possible states allow
 	Unobserved int // the outcome is unknown
+	// Controls are the control flows, and FailedControls those without an answer.
+	Controls, FailedControls int
 }
 
 // Finish checks all remaining Results. It reports the removed endpoints, and the new endpoints that never answered.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -59,7 +60,7 @@ func newStory(t *testing.T, endpoints ...string) *story {
 func (s *story) tell(o Observed) {
 	kind := map[Finding]string{NewFlow: "flow", LongLivedPacket: "packet", RemovedEndpointServing: "removed", NewEndpointDelay: "added", ControlFailure: "control failed", Reachable: "reachable", Unreachable: "unreachable"}[o.Finding]
 	text := kind
-	if o.LongLived && o.Finding == RemovedEndpointServing {
+	if o.LongLived && (o.Finding == RemovedEndpointServing || o.Finding == ControlFailure) {
 		text += " held"
 	}
 	if o.Outcome != Answered {
@@ -292,8 +293,27 @@ func TestControlFlows(t *testing.T) {
 	s.flow(3, 3.5, TimedOut)
 	control(5, 5.5, TimedOut)
 	s.flow(6, 6.5, TimedOut) // later
-	s.ledger.Finish()
-	s.tells("control failed timeout", "flow timeout", "flow timeout")
+	control(8, 8.5, TimedOut)
+	s.packet(8, 10, TimedOut)
+	counts := s.ledger.Finish()
+	s.tells("control failed timeout", "flow timeout", "flow timeout", "control failed held timeout")
+	if counts.Controls != 4 || counts.FailedControls != 3 {
+		t.Errorf("%+v", counts)
+	}
+}
+
+// Control flows are limited, for each family and protocol: a busy machine delays packets for longer.
+func TestControlRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &stream{controlled: map[controlKind]int64{}, clock: monotonic{base: time.Now()}}
+		tcp, udp := &Target{Family: corev1.IPv4Protocol, Protocol: corev1.ProtocolTCP}, &Target{Family: corev1.IPv4Protocol, Protocol: corev1.ProtocolUDP}
+		for range 3 {
+			if !s.controls(tcp) || s.controls(tcp) || !s.controls(udp) || s.controls(udp) {
+				t.Error("not one of each protocol")
+			}
+			time.Sleep(time.Second / controlRate)
+		}
+	})
 }
 
 // Flows that should have timed out long ago have an unknown outcome: the responder may have had no CPU time either.

@@ -33,8 +33,10 @@ type stream struct {
 	open    map[int]*flow // by descriptor
 	waiting [2][]*flow    // in order of deadline: UDP, TCP
 	held    []*longLivedFlow
-	heldBy  map[int]*longLivedFlow
-	ending  atomic.Bool
+	// controlled has the time of the last control flow.
+	controlled map[controlKind]int64
+	heldBy     map[int]*longLivedFlow
+	ending     atomic.Bool
 
 	inbox inbox
 	rest  int // number of Targets in a round: those from the start
@@ -50,6 +52,12 @@ type inbox struct {
 	focus []int
 	seen  []int
 	wants []want // of a Sampler
+}
+
+// controlKind are the flows that a control flow can excuse.
+type controlKind struct {
+	family   corev1.IPFamily
+	protocol corev1.Protocol
 }
 
 // focused is a target that has just changed; until is the end of its focus.
@@ -79,6 +87,7 @@ func newStream(o Stream, clock monotonic, tell func(Result)) (*stream, error) {
 	s := &stream{
 		Stream: o, clock: clock, tell: tell, random: rand.New(rand.NewPCG(o.Seed, 0)),
 		rest: len(o.Targets), sources: map[corev1.IPFamily]*sourcePorts{}, open: map[int]*flow{}, heldBy: map[int]*longLivedFlow{},
+		controlled: map[controlKind]int64{},
 	}
 	var err error
 	if s.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
@@ -270,12 +279,26 @@ func (s *stream) begin(due int64, index int) error {
 	if sources == nil {
 		return fmt.Errorf("no client with an %s address to send from", target.Family)
 	}
-	if s.Control && target.Direct.IsValid() {
+	if target.Direct.IsValid() && s.controls(target) {
 		if err := s.send(&flow{result: Result{Target: index, Control: true, Due: due}}, target.Protocol, sources, target.Direct, number); err != nil {
 			return err
 		}
 	}
 	return s.send(&flow{result: Result{Target: index, Due: due}}, target.Protocol, sources, target.Addr, number)
+}
+
+// controlRate bounds the control flows a second of each family and protocol. A busy machine delays packets for much
+// longer than the pause between two of them.
+const controlRate = 100
+
+// controls reports whether a control flow goes with the next flow to a target.
+func (s *stream) controls(t *Target) bool {
+	kind, now := controlKind{t.Family, t.Protocol}, s.clock.now()
+	if last, sent := s.controlled[kind]; sent && now-last < int64(time.Second/controlRate) {
+		return false
+	}
+	s.controlled[kind] = now
+	return true
 }
 
 // send sends the first packet of a flow.

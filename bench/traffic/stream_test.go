@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -82,18 +83,30 @@ func rules(t *testing.T, family corev1.IPFamily, payload string) {
 	}
 }
 
-// collect runs a stream until enough returns true, and ends it. enough is called on the test's goroutine.
+// collect runs a stream until enough returns true, and ends it. enough is called on the test's goroutine. Flows that a
+// busy machine lost together with control flows to a pod are left out.
 func collect(t *testing.T, p *Process, s Stream, enough func([]Result) bool) []Result {
 	t.Helper()
+	s.Targets = slices.Clone(s.Targets)
+	for i := range s.Targets {
+		s.Targets[i].Direct = map[corev1.IPFamily]netip.AddrPort{v4: netip.MustParseAddrPort("10.130.1.1:8080"), v6: netip.MustParseAddrPort("[fd00:10:128::9]:8080")}[s.Targets[i].Family]
+	}
 	results := make(chan Result, 1<<16)
 	if err := p.Begin(s, func(r Result) { results <- r }); err != nil {
 		t.Fatal(err)
 	}
 	var all []Result
-	for len(all) == 0 || !enough(all) {
+	var controls failedControls
+	took := func(r Result) {
+		if controls.add(&r, &s.Targets[r.Target]); !r.Control {
+			all = append(all, r)
+		}
+	}
+	for before := 0; len(all) == before || !enough(all); {
+		before = len(all)
 		select {
 		case r := <-results:
-			all = append(all, r)
+			took(r)
 		case <-p.done:
 			t.Fatalf("the pods' process exited: %v", p.Close())
 		}
@@ -102,7 +115,12 @@ func collect(t *testing.T, p *Process, s Stream, enough func([]Result) bool) []R
 		t.Fatal(err)
 	}
 	for len(results) > 0 {
-		all = append(all, <-results)
+		took(<-results)
+	}
+	sent := len(all)
+	all = slices.DeleteFunc(all, func(r Result) bool { return r.Outcome == Unwatched || controls.explain(&r, &s.Targets[r.Target]) })
+	if lost := sent - len(all); lost > 0 {
+		t.Logf("%d of %d flows are not judged: the machine was too busy", lost, sent)
 	}
 	return all
 }
@@ -270,7 +288,6 @@ func TestWrongRulesAreFoundOut(t *testing.T) {
 	right, wrong := 0, 0
 	for _, r := range collect(t, p, stream, func(all []Result) bool {
 		switch last := all[len(all)-1]; {
-		case last.Control: // no rule translates it
 		case last.By.Addr().String() == "10.128.0.1":
 			right++
 		case last.By.Addr().String() == "10.128.0.66":

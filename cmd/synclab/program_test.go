@@ -31,8 +31,19 @@ func TestMain(m *testing.M) {
 // envProgram makes the test binary the program, for any arguments.
 const envProgram = "SYNCLAB_TEST_PROGRAM"
 
-// runScenario runs a small scenario and reads its records.
+// runScenario runs a small scenario and reads its records. If the machine was too busy for flows that bypass the rules,
+// it runs once more.
 func runScenario(t *testing.T, args ...string) (raw.Run, []raw.Record) {
+	t.Helper()
+	run, records := runScenarioOnce(t, args...)
+	if slices.ContainsFunc(records, func(r raw.Record) bool { return r.Metric == raw.ControlFailure }) {
+		t.Log("the machine was too busy for flows that no rule concerns: the scenario runs again, once")
+		run, records = runScenarioOnce(t, args...)
+	}
+	return run, records
+}
+
+func runScenarioOnce(t *testing.T, args ...string) (raw.Run, []raw.Record) {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "run")
 	defer time.AfterFunc(5*time.Minute, stacksOfWorkers).Stop()

@@ -17,7 +17,8 @@ type Disruption struct {
 	Series string          `json:"series"`
 	Cell   records.Cell    `json:"cell"`
 	Steps  []DisruptedStep `json:"steps"`
-	// Unwatched are flows, and packets of long-lived flows, that were not observed. No other number counts them.
+	// Unwatched are flows, and packets of long-lived flows, that were not observed, or that failed together with flows
+	// that bypass the rules: the machine was too busy. No other number counts them.
 	Unwatched int `json:"unobserved,omitempty"`
 }
 
@@ -70,8 +71,11 @@ func Disruptions(c *records.Collection) []Disruption {
 			}
 			d := Disruption{Series: s.Name, Cell: cell, Steps: DisruptedSteps(samples)}
 			for _, r := range samples.Records {
-				if r.Metric == raw.FlowsUnobserved {
+				switch r.Metric {
+				case raw.FlowsUnobserved:
 					d.Unwatched += int(r.Value)
+				case raw.ControlFailure:
+					d.Unwatched++
 				}
 			}
 			out = append(out, d)

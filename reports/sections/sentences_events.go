@@ -26,7 +26,7 @@ var (
 	flowsClean = eventTemplate(`While {{.Size}} changed, none of {{plural .Flows "new flow"}} failed or was misrouted ` +
 		`(each share is below {{share .AtMost}} with 95 % confidence, if flows are independent), and no long-lived flow broke, with {{join .With}}.`)
 	flowsFailed = eventTemplate(`Flows failed or were misrouted while {{.Size}} changed, with {{list .With}}.`)
-	unobserved  = eventTemplate(`Not observed: {{plural .Flows "flow"}} more, including packets of long-lived flows. Their observer had no CPU.`)
+	unobserved  = eventTemplate(`Not observed: {{plural .Flows "flow"}} more, including packets of long-lived flows. The machine was too busy for their observer, or for flows that bypass the rules.`)
 	// In tables:
 	shareBound  = eventTemplate(`of {{number .Flows}}; the share is at most {{share .AtMost}}, with 95 % confidence, if flows fail independently`)
 	fewRecorded = eventTemplate(`of {{plural .Flows "recorded packet"}}; only some of the answered packets are recorded`)
