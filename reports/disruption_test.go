@@ -106,6 +106,17 @@ func TestVerdictDifferences(t *testing.T) {
 			}
 			all = append(all, rec)
 		}
+		beyond := raw.Record{Subject: subject, Services: 2, Endpoints: 1, Rep: 1, Metric: raw.PacketVerdict, Unit: "count", Step: "3:probe", Service: "ns/a:http",
+			Family: "IPv4", Protocol: "TCP", Target: "external-ip-other-port", Method: "outside", Outcome: "forwarded", Kind: "cluster-ip-on-node"}
+		busy := beyond
+		busy.Method, busy.Kind = "pod", ""
+		switch subject {
+		case "kube-proxy/ipvs":
+			beyond.Outcome, busy.Outcome = "refused", raw.TooBusy
+		case "kube-proxy/nftables":
+			beyond.Outcome, beyond.Error = "looped", "looped: it passed the node 3 times, and its TTL fell from 64 to 61"
+		}
+		all = append(all, beyond, busy)
 	}
 	y := synthetic.StreamRun(synthetic.StreamModels[2:3], 2, 1, 200, 1)
 	y.Records = all
@@ -117,6 +128,9 @@ func TestVerdictDifferences(t *testing.T) {
 		"| kube-proxy/nftables | other-port | pod | 1 | answered | refused | cluster-ip-other-ports | ns/a:http TCP IPv4 |",
 		"| kube-proxy/ipvs | node-port | pod | 1 | timeout | answered | local-without-endpoint | ns/a:http TCP IPv4 |",
 		"| kube-proxy/nftables | all | all | 1 | – | wrong endpoint | nothing | – |",
+		"| kube-proxy/nftables | all | all | 1 | – | looped | nothing | – |",
+		"| kube-proxy/ipvs | external-ip-other-port | outside | 1 | forwarded | refused | cluster-ip-on-node | ns/a:http TCP IPv4 |",
+		"1 packet to ports that no Service has looped",
 	} {
 		if !strings.Contains(markdown, want) {
 			t.Errorf("no %q in\n%s", want, markdown)

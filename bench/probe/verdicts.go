@@ -5,13 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"net"
 	"net/netip"
-	"os"
 	"slices"
-	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -19,10 +14,9 @@ import (
 
 	"synclab/bench/flow"
 	"synclab/bench/mirror"
+	"synclab/bench/netns"
 	"synclab/bench/pass"
 	"synclab/bench/raw"
-	"synclab/bench/subject"
-	"synclab/bench/traffic"
 	"synclab/proxier/tracker"
 	"synclab/sim"
 )
@@ -37,15 +31,32 @@ const (
 // The kinds of destinations that a verdict probe has besides the traversal's.
 const (
 	kindClusterIP = "cluster-ip"
-	kindOtherPort = "other-port" // of a cluster IP: no Service has it
 	kindLocalhost = "node-port-localhost"
+	// Ports that no Service has: of a cluster IP, of an externalIP, and of a load balancer's address. Packets to the last
+	// two leave the node by its default route, unless it refuses or drops them.
+	kindOtherPort         = "other-port"
+	kindExternalOtherPort = "external-ip-other-port"
+	kindBalancerOtherPort = "load-balancer-other-port"
 )
 
 // verdictPatience is how long a packet of a verdict probe waits for its answer. TCP does not repeat its SYN within it.
 const verdictPatience = 300 * time.Millisecond
 
-// unusedPort is a port that no generated Service has.
-const unusedPort = 9
+// unusedPort returns the lowest port, from 9, that no Service has.
+func unusedPort(services []*corev1.Service) int32 {
+	used := map[int32]bool{}
+	for _, svc := range services {
+		for i := range svc.Spec.Ports {
+			used[svc.Spec.Ports[i].Port], used[svc.Spec.Ports[i].NodePort] = true, true
+		}
+		used[svc.Spec.HealthCheckNodePort] = true
+	}
+	port := int32(9)
+	for used[port] {
+		port++
+	}
+	return port
+}
 
 // destination is an address to which a verdict probe sends packets.
 type destination struct {
@@ -54,7 +65,10 @@ type destination struct {
 	addr      netip.AddrPort
 	endpoints map[netip.AddrPort]bool // of the Service port: no other may answer
 	local     bool                    // the traffic policy Local allows no endpoint, as other nodes have them all
+	beyond    bool                    // packets may leave the node
 }
+
+func (d *destination) frontend() frontend { return frontend{d.service.Protocol, d.addr} }
 
 // verdicts sends real packets to every address of every Service, TCP and UDP, from a pod, from the node and from outside.
 // It records how each was answered, so that subjects can be compared whose rules cannot.
@@ -75,6 +89,12 @@ const atOnce = 16
 
 func (r *Probes) verdictsOf(ctx context.Context, family corev1.IPFamily) error {
 	all := r.destinations(family)
+	beyond, watched, err := r.beyond(all)
+	if err != nil {
+		return err
+	}
+	defer watched.Close()
+	v := &packetProbe{r, family, watched, firstEndpoint(all)}
 	found := make([][]raw.Record, len(all))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
@@ -85,7 +105,7 @@ func (r *Probes) verdictsOf(ctx context.Context, family corev1.IPFamily) error {
 				if d.kind == kindLocalhost && source != fromNode {
 					continue // no packet to 127.0.0.1 enters a node
 				}
-				rec, err := r.verdictOf(family, d, source)
+				rec, err := v.verdict(d, source)
 				if err := cmp.Or(err, ctx.Err()); err != nil {
 					return fmt.Errorf("packet from %s to %s %s: %w", source, d.kind, d.addr, err)
 				}
@@ -94,7 +114,7 @@ func (r *Probes) verdictsOf(ctx context.Context, family corev1.IPFamily) error {
 			return nil
 		})
 	}
-	err := group.Wait()
+	err = errors.Join(group.Wait(), beyond.Close())
 	for _, records := range found {
 		for _, rec := range records {
 			r.RecordAs(rec, raw.PacketVerdict, rec.Value)
@@ -103,12 +123,40 @@ func (r *Probes) verdictsOf(ctx context.Context, family corev1.IPFamily) error {
 	return err
 }
 
+// beyond lets packets to ports of external addresses that no Service has leave the node, and watches them.
+func (r *Probes) beyond(all []destination) (*netns.Beyond, *hops, error) {
+	var addrs []netip.Addr
+	var to []frontend
+	for i := range all {
+		if d := &all[i]; d.beyond {
+			addrs, to = append(addrs, d.addr.Addr()), append(to, d.frontend())
+		}
+	}
+	slices.SortFunc(addrs, netip.Addr.Compare)
+	beyond, err := r.Lab.ConnectBeyond(slices.Compact(addrs))
+	if err != nil {
+		return nil, nil, err
+	}
+	watched, err := watchHops(to)
+	if err != nil {
+		return nil, nil, errors.Join(err, beyond.Close())
+	}
+	return beyond, watched, nil
+}
+
 // destinations lists the addresses of all Service ports of a family.
 func (r *Probes) destinations(family corev1.IPFamily) []destination {
 	var all []destination
 	byPort, objects := r.endpointsByPort(family), r.World.Objects()
 	desired := mirror.New(r.PlanNode(), family)
 	desired.Load(objects.Services, objects.Slices, r.Clock.Now())
+	unused, others := unusedPort(objects.Services), map[frontend]bool{}
+	inside := slices.Clone(r.Node) // these addresses have routes that must stay
+	for _, endpoints := range byPort {
+		for ep := range endpoints {
+			inside = append(inside, ep.Addr())
+		}
+	}
 	for _, svc := range objects.Services {
 		for i := range svc.Spec.Ports {
 			port := &svc.Spec.Ports[i]
@@ -123,13 +171,21 @@ func (r *Probes) destinations(family corev1.IPFamily) []destination {
 					if kind == kindClusterIP {
 						local = p != nil && p.HasEndpoints && !p.HasInternalEndpoints()
 					}
-					all = append(all, destination{kind, name, netip.AddrPortFrom(addr, uint16(number)), byPort[name], local})
+					all = append(all, destination{kind, name, netip.AddrPortFrom(addr, uint16(number)), byPort[name], local, false})
+				}
+			}
+			other := func(kind, text string) { // once for each address, which Services may share
+				addr, ok := sim.ParseAddr(text)
+				d := destination{kind: kind, service: name, addr: netip.AddrPortFrom(addr, uint16(unused)), beyond: true}
+				if ok && pass.FamilyOf(addr) == family && !others[d.frontend()] && !slices.Contains(inside, addr) {
+					others[d.frontend()] = true
+					all = append(all, d)
 				}
 			}
 			for _, ip := range svc.Spec.ClusterIPs {
 				add(kindClusterIP, ip, port.Port)
 				if i == 0 {
-					add(kindOtherPort, ip, unusedPort)
+					add(kindOtherPort, ip, unused)
 				}
 			}
 			if node := r.NodeAddress(family); node.IsValid() {
@@ -140,9 +196,11 @@ func (r *Probes) destinations(family corev1.IPFamily) []destination {
 			}
 			for _, ip := range svc.Spec.ExternalIPs {
 				add(kindExternalIP, ip, port.Port)
+				other(kindExternalOtherPort, ip)
 			}
 			for _, ingress := range svc.Status.LoadBalancer.Ingress {
 				add(kindLoadBalancer, ingress.IP, port.Port)
+				other(kindBalancerOtherPort, ingress.IP)
 			}
 		}
 	}
@@ -175,111 +233,4 @@ func (r *Probes) endpointsByPort(family corev1.IPFamily) map[tracker.ServicePort
 		}
 	}
 	return found
-}
-
-// verdictOf sends flows from a source to a destination and returns the outcome.
-func (r *Probes) verdictOf(family corev1.IPFamily, d *destination, source string) (rec raw.Record, err error) {
-	rooms, from := r.Flows.Rooms, netip.Addr{}
-	in := func(f func() error) error { return rooms.Client.Do(f) }
-	switch source {
-	case fromPod:
-		i := slices.IndexFunc(r.Flows.Clients, func(a netip.Addr) bool { return pass.FamilyOf(a) == family })
-		from = r.Flows.Clients[i]
-	case fromOutside:
-		from = r.Flows.Outside[family]
-	default:
-		in = func(f func() error) error { return f() } // the worker's own namespace
-	}
-	outcomes, reached := map[string]int{}, map[netip.AddrPort]bool{}
-	var wrong []string
-	for n := range max(8, min(4*len(d.endpoints), 40)) { // with four flows an endpoint, one that may answer is missed at times, but not its Service
-		var by netip.AddrPort
-		var outcome string
-		err := in(func() (err error) {
-			by, outcome, err = oneFlow(d.service.Protocol, from, d.addr)
-			return err
-		})
-		if err != nil {
-			return rec, err
-		}
-		outcomes[outcome]++
-		if outcome == traffic.Answered {
-			reached[by] = true
-			if !d.endpoints[by] && !slices.Contains(wrong, by.String()) {
-				wrong = append(wrong, by.String())
-			}
-		}
-		if n == 1 && len(outcomes) == 1 && outcome != traffic.Answered {
-			break // two are enough of what has no answer
-		}
-	}
-	rec = raw.Record{
-		Unit: "count", Value: float64(len(reached)), Family: string(family), Protocol: string(d.service.Protocol), Service: flow.ServiceText(d.service), Target: d.kind, Method: source,
-		Outcome: outcomeText(outcomes),
-	}
-	if d.local {
-		rec.Kind = subject.LocalWithoutEndpoint
-	}
-	if len(wrong) > 0 {
-		rec.Error = "answered by " + strings.Join(wrong, ", ")
-	}
-	return rec, nil
-}
-
-// outcomeText names the outcomes of the flows to one destination: one word, or several if they differ.
-func outcomeText(outcomes map[string]int) string {
-	var words []string
-	for _, outcome := range slices.Sorted(maps.Keys(outcomes)) {
-		if outcome == traffic.Answered {
-			outcome = "answered"
-		}
-		words = append(words, outcome)
-	}
-	return strings.Join(words, " or ")
-}
-
-// oneFlow sends the first packet of a flow from the calling thread's namespace. Its outcome is one of bench/traffic's.
-func oneFlow(protocol corev1.Protocol, from netip.Addr, to netip.AddrPort) (by netip.AddrPort, outcome string, err error) {
-	dialer := net.Dialer{Timeout: verdictPatience}
-	network := "tcp"
-	if protocol == corev1.ProtocolUDP {
-		network = "udp"
-	}
-	if from.IsValid() {
-		if dialer.LocalAddr = net.Addr(net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0))); network == "udp" {
-			dialer.LocalAddr = net.UDPAddrFromAddrPort(netip.AddrPortFrom(from, 0))
-		}
-	}
-	conn, err := dialer.Dial(network, to.String())
-	if err == nil {
-		defer conn.Close()
-		_ = conn.SetDeadline(time.Now().Add(verdictPatience))
-		var b [64]byte
-		if network == "udp" {
-			if _, err = conn.Write(b[:8]); errors.Is(err, syscall.EPERM) { // a rule of OUTPUT drops it, which other proxiers do later
-				return by, traffic.TimedOut, nil
-			}
-		}
-		if err == nil {
-			var n int
-			if n, err = conn.Read(b[:]); err == nil {
-				by, _, _ = traffic.ReadAnswer(b[:n])
-				return by, traffic.Answered, nil
-			}
-		}
-	}
-	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded), isTimeout(err):
-		return by, traffic.TimedOut, nil
-	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
-		return by, traffic.Refused, nil
-	case errors.Is(err, syscall.ECONNRESET):
-		return by, traffic.Reset, nil
-	}
-	return by, "", err
-}
-
-func isTimeout(err error) bool {
-	var failed net.Error
-	return errors.As(err, &failed) && failed.Timeout()
 }

@@ -58,6 +58,9 @@ type Record struct {
 // costs more than a sendto(2): values of both are never compared.
 const MethodConnect = "connect"
 
+// TooBusy is the Outcome of packets that had no answer at a moment when packets that bypass the rules had none either.
+const TooBusy = "machine too busy"
+
 // ByPackets is the Method of times that new flows to the Services showed, because no rules of the subject are known.
 const ByPackets = "packets"
 
@@ -153,8 +156,9 @@ const (
 	// (subject.Behaviours).
 	BehaviourDiffers Metric = "behaviour_differs" // count
 	// PacketVerdict is how many endpoints answered packets from Method (pod, node, outside) to one address of a Service:
-	// Target is its kind, Outcome how the packets ended. Error: endpoints that the Service does not have. Kind is
-	// local-without-endpoint if the traffic policy Local allows no endpoint, as other nodes have them all.
+	// Target is its kind, Outcome how the packets ended. Error: endpoints that the Service does not have, or a loop. Kind
+	// is a behaviour that may make subjects differ: local-without-endpoint if the traffic policy Local allows no endpoint,
+	// as other nodes have them all; cluster-ip-on-node for a port of an external address that no Service has.
 	PacketVerdict Metric = "packet_verdict" // count
 	// FlowsUnobserved is the number of unobserved flows and packets: the stream itself had no CPU at their timeout.
 	FlowsUnobserved Metric = "flows_unobserved" // count

@@ -27,8 +27,11 @@ type Behaviour struct {
 	Source string
 }
 
-// LocalWithoutEndpoint is the ID of a Behaviour.
-const LocalWithoutEndpoint = "local-without-endpoint"
+// IDs of Behaviours that concern packets of a verdict probe.
+const (
+	LocalWithoutEndpoint = "local-without-endpoint"
+	ClusterIPOnNode      = "cluster-ip-on-node"
+)
 
 // Cluster is what behaviours may concern.
 type Cluster struct {
@@ -84,7 +87,7 @@ var Behaviours = []Behaviour{
 		Source: "k/k#97081, ipvs/proxier.go",
 	},
 	{
-		ID: "cluster-ip-on-node",
+		ID: ClusterIPOnNode,
 		In: map[proxier.BackendKind]string{
 			proxier.Iptables: "cluster IPs are on no device", proxier.Nftables: "cluster IPs are on no device",
 			IPVS: "all addresses of Services are addresses of the node (kube-ipvs0)",

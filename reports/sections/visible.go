@@ -3,7 +3,9 @@ package sections
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"synclab/bench/raw"
 	"synclab/bench/subject"
@@ -121,26 +123,37 @@ func explainedBy(d verdictDifference, reference, other string) string {
 	return "nothing"
 }
 
-// verdictsOf returns how the packets of a series ended, and counts answers by endpoints of other Services.
-func verdictsOf(c *records.Samples) (ends map[verdictKey]string, wrong int) {
-	ends = map[verdictKey]string{}
+// loops is the outcome of packets that passed the node more than once. wrongEndpoint: another Service's endpoint
+// answered.
+const loops, wrongEndpoint = "looped", "wrong endpoint"
+
+// verdictsOf returns how the packets of a series ended, and counts those that ended wrong with any subject: answers by
+// endpoints of other Services, and loops.
+func verdictsOf(c *records.Samples) (ends map[verdictKey]string, wrong map[string]int) {
+	ends, wrong = map[verdictKey]string{}, map[string]int{}
 	for _, r := range c.Records {
 		if r.Metric != raw.PacketVerdict {
 			continue
 		}
-		ends[verdictKey{r.Service, r.Family, r.Protocol, r.Target, r.Method, r.Kind}] = r.Outcome
-		if r.Error != "" {
-			wrong++
+		switch {
+		case r.Outcome == raw.TooBusy:
+			continue
+		case strings.Contains(r.Outcome, loops): // whatever the reference does
+			wrong[loops]++
+			continue
+		case r.Error != "":
+			wrong[wrongEndpoint]++
 		}
+		ends[verdictKey{r.Service, r.Family, r.Protocol, r.Target, r.Method, r.Kind}] = r.Outcome
 	}
 	return ends, wrong
 }
 
-// PacketAnswers counts the packets that a subject and the reference both sent, and those whose end nothing explains. The
-// first subject with packets is the reference.
+// PacketAnswers counts the packets that a subject and the reference both sent, those whose end nothing explains, and those
+// that looped. The first subject with packets is the reference.
 type PacketAnswers struct {
-	Packets, Unexplained int
-	Reference            string
+	Packets, Unexplained, Looped int
+	Reference                    string
 	// Missing are the subjects without packets, such as those that were stopped.
 	Missing []string
 }
@@ -155,7 +168,7 @@ func (s *Summary) PacketAnswers() PacketAnswers {
 func (s *Summary) answersSection() doc.Section {
 	out := doc.Section{ID: "answers", Title: "Who answers packets otherwise", Short: "Answers"}
 	t, all := s.answersTable()
-	if all.Packets == 0 && all.Unexplained == 0 {
+	if all.Packets == 0 && all.Unexplained == 0 && all.Looped == 0 {
 		return out
 	}
 	note := fmt.Sprintf("%s real packets, by address and source, compared with %s: ", doc.Grouped(int64(all.Packets)), all.Reference)
@@ -171,12 +184,12 @@ func (s *Summary) answersSection() doc.Section {
 // answersTable has a row for each kind of address at which packets ended otherwise than with the first subject.
 func (s *Summary) answersTable() (t *doc.Table, all PacketAnswers) {
 	t = &doc.Table{Columns: []doc.Column{{Name: "Subject"}, {Name: "Settings", Differs: true, Row: true}, {Name: "To", Row: true}, {Name: "From", Row: true},
-		{Name: "Addresses", Numeric: true}, {Name: "Reference"}, {Name: "Subject's"}, {Name: "Explained by"}, {Name: "Such as", On: doc.Page | doc.Markdown}}}
+		{Name: "Addresses", Short: "count", Numeric: true}, {Name: "Reference"}, {Name: "Subject's"}, {Name: "Explained by"}, {Name: "Such as", On: doc.Page | doc.Markdown}}}
 	for _, cell := range s.Collected.Cells {
 		var first map[verdictKey]string
 		for _, one := range s.Collected.Series {
 			var ends map[verdictKey]string
-			wrong := 0
+			var wrong map[string]int
 			if samples := one.Cells[cell.ID()]; samples != nil {
 				ends, wrong = verdictsOf(samples)
 			}
@@ -186,9 +199,10 @@ func (s *Summary) answersTable() (t *doc.Table, all PacketAnswers) {
 				}
 				continue
 			}
-			if wrong > 0 {
-				all.Unexplained += wrong
-				t.Add(s.SeriesCell(one.Name), settingsCell(cell), doc.Text("all"), doc.Text("all"), doc.Int(wrong), doc.None(), doc.Text("wrong endpoint"), doc.Text("nothing"), doc.None())
+			all.Unexplained += wrong[wrongEndpoint]
+			all.Looped += wrong[loops]
+			for _, what := range slices.Sorted(maps.Keys(wrong)) {
+				t.Add(s.SeriesCell(one.Name), settingsCell(cell), doc.Text("all"), doc.Text("all"), doc.Int(wrong[what]), doc.None(), doc.Text(what), doc.Text("nothing"), doc.None())
 			}
 			if first == nil {
 				first, all.Reference = ends, one.Name

@@ -75,10 +75,10 @@ type Move struct {
 	Reasons          []string
 }
 
-// Answers counts packets that two subjects answer differently.
+// Answers counts packets that two subjects answer differently, and packets that looped.
 type Answers struct {
-	Packets, Unexplained int
-	Reference            string
+	Packets, Unexplained, Looped int
+	Reference                    string
 }
 
 // SLO is the result of one SLO for a subject: Up is the largest size that meets it, Down the first that violates it; 0: none.
@@ -273,16 +273,19 @@ func flows(f Facts) (out []doc.Line) {
 	return out
 }
 
-func answers(f Facts) []doc.Line {
+func answers(f Facts) (out []doc.Line) {
 	a := f.Answers
+	if a.Looped > 0 {
+		out = []doc.Line{{Level: doc.Bad, Text: fmt.Sprintf("%s to ports that no Service has looped: the node took them more than once, or sent them back.", doc.Plural(a.Looped, "packet"))}}
+	}
 	switch {
-	case a.Packets == 0 && a.Unexplained == 0:
-		return nil
+	case a.Packets == 0 && a.Unexplained == 0, a.Unexplained == 0 && a.Looped > 0:
+		return out
 	case a.Unexplained == 0:
 		return []doc.Line{{Level: doc.Good, Text: fmt.Sprintf("All subjects answer packets as %s does, but for documented differences (%s compared).", a.Reference, doc.Plural(a.Packets, "packet"))}}
 	}
-	return []doc.Line{{Level: doc.Bad, Text: fmt.Sprintf("%s of %s ended otherwise than with %s, and no documented difference explains it.",
-		doc.Grouped(int64(a.Unexplained)), doc.Plural(a.Packets, "packet"), a.Reference)}}
+	return append(out, doc.Line{Level: doc.Bad, Text: fmt.Sprintf("%s of %s ended otherwise than with %s, and no documented difference explains it.",
+		doc.Grouped(int64(a.Unexplained)), doc.Plural(a.Packets, "packet"), a.Reference)})
 }
 
 func slos(f Facts) (out []doc.Line) {
