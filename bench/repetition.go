@@ -43,6 +43,7 @@ type repetition struct {
 	checks *check.Checks
 	probes *probe.Probes
 	first  subject.Spec // the subject that the repetition began with
+	stalls stallWatch
 
 	live     *live.Decoder // the followed cluster's changes; nil without one
 	arriving chan live.Change
@@ -82,6 +83,8 @@ func perform(ctx context.Context, lab *netns.Lab, a pass.Assignment, changes *li
 	if changes != nil {
 		r.readChanges()
 	}
+	r.watchStalls()
+	defer r.endStalls()
 	if err := r.prepare(ctx); err != nil {
 		return err
 	}
@@ -186,6 +189,7 @@ func (r *repetition) steps(ctx context.Context) error {
 		if err == nil {
 			err = r.do(ctx, step, name)
 		}
+		r.recordStalls()
 		if err != nil {
 			return fmt.Errorf("step %s: %w", name, err)
 		}

@@ -44,6 +44,7 @@ type Record struct {
 	Service string `json:"service,omitempty"` // "namespace/name:port", of flows, endpoints and violations
 	// Fault that a record belongs to: the step's name and the fault, "5:fault flush nat".
 	Fault     string `json:"fault,omitempty"`
+	Task      string `json:"task,omitempty"`      // that the kernel named in a kernel_stall
 	Invariant string `json:"invariant,omitempty"` // of a violation: I1 to I14
 	Error     string `json:"error,omitempty"`     // of a sync that failed
 	Bytes     int    `json:"bytes,omitempty"`     // given to the tool, of a shim_cost
@@ -173,6 +174,12 @@ const (
 	FaultRepaired   Metric = "fault_repaired"   // s
 	Violation       Metric = "violation"        // count of violations of Invariant; Error has details and how to reproduce
 	InvariantChecks Metric = "invariant_checks" // count: number of checks of one Invariant
+	// KernelStall is a stall that the kernel logged: how long a task had been stuck, or 0 where the kernel does not say.
+	// Kind is one of package machine's, Error the message. The log is the machine's, so another process may be the cause.
+	// KernelStalls is the number of stalls of a repetition. StallsUnobserved: the log could not be read; Error says why.
+	KernelStall      Metric = "kernel_stall"      // s
+	KernelStalls     Metric = "kernel_stalls"     // count
+	StallsUnobserved Metric = "stalls_unobserved" // count
 	// ProfileSamples is the number of samples in a profile, File. ProfileLost is the number of samples that were lost.
 	ProfileSamples Metric = "profile_samples" // count
 	ProfileLost    Metric = "profile_lost"    // count

@@ -45,6 +45,8 @@ var mutations = []mutation{
 	{"ledger: a busy machine is no violation", "bench/check", "TestBusyMachineIsNoViolation"},
 	{"verdicts: packets that loop", "bench/probe", "TestJudgeHops"},
 	{"verdicts: packets that loop, in the kernel", "bench/probe", "TestHopsInTheKernel"},
+	{"stalls: the kernel's log", "bench/machine", "TestParseStall"},
+	{"stalls: the verdict", "reports", "TestStalls"},
 	{"visible: every reader, where rules are flushed", "bench/visible", "TestRandomChurn"},
 	{"visible: what is missing", "bench/visible", "TestErrorsSayWhatIsMissing"},
 	{"visible: how long it has been missing", "bench/visible", "TestMissingSinceTheOldestChange"},

@@ -42,6 +42,11 @@ func facts(s *sections.Summary) verdict.Facts {
 			f.Violated = append(f.Violated, v)
 		}
 	}
+	for _, one := range s.AllStalls() {
+		f.Stalls = append(f.Stalls, verdict.Stalls{
+			Series: one.Series, Size: records.SizesText(one.Cells), Kinds: one.Kinds, Tasks: one.Tasks, Repetitions: one.Repetitions, Of: one.Of, Longest: one.Longest,
+		})
+	}
 	f.Faults, f.Flows, f.Moves = faults(s), flows(s), moves(s)
 	answers := s.PacketAnswers()
 	f.Answers = verdict.Answers{Packets: answers.Packets, Unexplained: answers.Unexplained, Reference: answers.Reference}

@@ -94,6 +94,9 @@ var metricTexts = []metricText{
 	{raw.ProfileLost, GroupSyncs, "lost samples"},
 	{raw.ToolInput, GroupSyncs, "call of a tool whose input was kept"},
 	{raw.SyncFailed, GroupSyncs, "failed syncs"},
+	{raw.KernelStall, GroupSyncs, "stall of the kernel"},
+	{raw.KernelStalls, GroupSyncs, "stalls of the kernel in a repetition"},
+	{raw.StallsUnobserved, GroupSyncs, "repetitions without observed stalls"},
 }
 
 // MetricOrder sorts known metrics in the order of metricTexts, and unknown metrics after them.

@@ -31,6 +31,7 @@ func warnings(c *records.Collection, s *Summary) []warning {
 			out = append(out, warning{text: "run " + c.Labels[i] + ": " + w})
 		}
 	}
+	out = append(out, unobservedStalls(c)...)
 	for _, one := range c.Series {
 		if n := c.Failed[one.Name]; n > 0 {
 			out = append(out, warning{doc.Sentence(failedDurations, warningWords{Series: one.Name, Failed: n}), one.Name, doc.Plural(n, "failed sync")})

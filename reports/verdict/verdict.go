@@ -25,6 +25,7 @@ type Facts struct {
 	Stopped    []string // subjects that were stopped, as sentences without a full stop
 	Loads      []Load
 	Violated   []Violated
+	Stalls     []Stalls
 	Faults     []Faults
 	Flows      []Flows
 	Moves      []Move
@@ -51,6 +52,14 @@ type Violated struct {
 	Series     string
 	Invariants []string
 	Times      int
+}
+
+// Stalls are the stalls that the kernel logged during the repetitions of a subject.
+type Stalls struct {
+	Series, Size    string
+	Kinds, Tasks    []string
+	Repetitions, Of int     // with stalls, and with a log that was read
+	Longest         float64 // in seconds; 0: unknown
 }
 
 // Faults counts the faults of a subject, and those from which it did not recover.
@@ -123,7 +132,7 @@ type Growth struct {
 // Of returns the lines of the verdict, the most important first.
 func Of(f Facts) []doc.Line {
 	var out []doc.Line
-	for _, rule := range []func(Facts) []doc.Line{incomplete, moves, saturated, stopped, violated, faults, flows, answers, best, slos, control, rankings, pairs, busy, growth} {
+	for _, rule := range []func(Facts) []doc.Line{incomplete, moves, saturated, stopped, violated, stalled, faults, flows, answers, best, slos, control, rankings, pairs, busy, growth} {
 		out = append(out, rule(f)...)
 	}
 	if len(out) == 0 {
@@ -198,6 +207,21 @@ func stopped(f Facts) (out []doc.Line) {
 func violated(f Facts) (out []doc.Line) {
 	for _, v := range f.Violated {
 		out = append(out, doc.Line{Level: doc.Bad, Text: fmt.Sprintf("With %s, %s failed: %s.", v.Series, doc.Plural(v.Times, "check"), doc.JoinWords(v.Invariants))})
+	}
+	return out
+}
+
+// stalled says during whose repetitions the kernel stalled. The log is the machine's, so it does not say because of whom.
+func stalled(f Facts) (out []doc.Line) {
+	for _, s := range f.Stalls {
+		text := fmt.Sprintf("The kernel stalled during %d of %s of %s at %s: %s", s.Repetitions, doc.Plural(s.Of, "repetition"), s.Series, s.Size, doc.JoinWords(s.Kinds))
+		if s.Longest > 0 {
+			text += ", up to " + doc.Format(s.Longest, "s")
+		}
+		if len(s.Tasks) > 0 {
+			text += ", in task " + doc.JoinWords(s.Tasks)
+		}
+		out = append(out, doc.Line{Level: doc.Care, Text: text + "."})
 	}
 	return out
 }

@@ -22,6 +22,8 @@ func TestRules(t *testing.T) {
 		{"busy", Facts{Loads: []Load{{Series: "A", Size: "10 Services", Busy: 0.8}, {Series: "B", Size: "10 Services", Busy: 0.2}}}, []string{"care: A is busy with syncs 80 % of the time"}},
 		{"incomplete", Facts{Incomplete: []string{"run x: interrupted"}}, []string{"care: Incomplete: run x: interrupted."}},
 		{"violated", Facts{Violated: []Violated{{"A", []string{"I9", "I13"}, 1}}}, []string{"bad: With A, 1 check failed: I9 and I13."}},
+		{"stalls", Facts{Stalls: []Stalls{{"A", "10,000 Services × 10 endpoints", []string{"soft lockup"}, []string{"nft"}, 5, 6, 26}, {"B", "10 Services", []string{"RCU stall", "hung task"}, nil, 1, 1, 0}}},
+			[]string{"care: The kernel stalled during 5 of 6 repetitions of A at 10,000 Services × 10 endpoints: soft lockup, up to 26.0 s, in task nft.", "care: The kernel stalled during 1 of 1 repetition of B at 10 Services: RCU stall and hung task."}},
 		{"faults", Facts{Faults: []Faults{{Series: "A", Times: 19, Recovered: 19, Slowest: 12}, {Series: "B", Times: 19, Unrepaired: 3, Never: []string{"flush nat"}}, {Series: "C", Times: 3, Recovered: 2}, {Series: "D", Times: 4, Unrepaired: 4, Never: []string{"a", "b"}}}},
 			[]string{"bad: B did not recover from 3 of 19 faults: flush nat.", "care: C: a recovery was observed from 2 of 3 faults.", "bad: D did not recover from any of 4 faults.", "good: Recovered from every fault: A (19 of 19, the slowest after 12.0 s)."}},
 		{"flows", Facts{Flows: []Flows{{Series: "A", Flows: 400}, {Series: "B", Flows: 400, Failed: 114, Misrouted: 2}, {Series: "C", Flows: 300}}},

@@ -1,0 +1,41 @@
+package reports
+
+import (
+	"strings"
+	"testing"
+
+	"synclab/bench/raw"
+	"synclab/reports/synthetic"
+)
+
+// A stall of the kernel is in the verdict, with the subject during whose repetition it was. Where the log could not be
+// read, the page says so. A run whose log has no stall says nothing.
+func TestStalls(t *testing.T) {
+	const unobserved = "stalls of the kernel were not observed in 1 repetition: /dev/kmsg: permission denied"
+	for _, c := range []struct {
+		what         string
+		records      []raw.Record
+		wants, lacks string
+	}{
+		{"a stall", []raw.Record{
+			{Metric: raw.KernelStall, Value: 24, Unit: "s", Kind: "soft lockup", Task: "nft", Step: "2:settle", Error: "watchdog: BUG: soft lockup"},
+			{Metric: raw.KernelStalls, Value: 1, Unit: "count"},
+		}, "The kernel stalled during 1 of 1 repetition of kube-proxy/nftables at 10 Services × 1 endpoint: soft lockup, up to 24.0 s, in task nft.", unobserved},
+		{"no stall", []raw.Record{{Metric: raw.KernelStalls, Value: 0, Unit: "count"}}, "", "stall"},
+		{"no log", []raw.Record{{Metric: raw.StallsUnobserved, Value: 1, Unit: "count", Error: "/dev/kmsg: permission denied"}}, unobserved, "The kernel stalled"},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			y := synthetic.StreamRun(synthetic.StreamModels[2:3], 2, 1, 200, 1)
+			y.Records = append(c.records, raw.Record{Metric: raw.ColdStart, Value: 2, Unit: "s"})
+			for i := range y.Records {
+				r := &y.Records[i]
+				r.Subject, r.Services, r.Endpoints, r.Rep = "kube-proxy/nftables", 10, 2, 1
+			}
+			dir := t.TempDir()
+			_, markdown := outputs(t, dir, buildOf(t, y, dir, Options{NoPNG: true}))
+			if !strings.Contains(markdown, c.wants) || strings.Contains(strings.ReplaceAll(markdown, "stalls of the kernel in a repetition", ""), c.lacks) {
+				t.Errorf("want %q and not %q in\n%s", c.wants, c.lacks, markdown)
+			}
+		})
+	}
+}
