@@ -29,7 +29,7 @@ shape:
   sourceRanges: 0.5
   affinity: 0.1
   internalLocal: 0.1
-  externalLocal: 0.3
+  externalLocal: 0.6
   withoutEndpoint: 0.2
   notReady: 0.1
   terminating: 0.05
@@ -95,7 +95,7 @@ func TestCheckFindsNothing(t *testing.T) {
 				looked[r.Invariant]++
 			}
 		}
-		for _, invariant := range []string{"I1", "I2", "I3", "I4", "I6", "I7", "I8", "I9", "I10", "I11", "I12"} {
+		for _, invariant := range []string{"I1", "I2", "I3", "I4", "I6", "I7", "I8", "I9", "I10", "I11", "I12", "I14"} {
 			if looked[invariant] != 2 {
 				t.Errorf("%s: %s was checked %d times", subject, invariant, looked[invariant])
 			}
