@@ -147,6 +147,9 @@ func (f *manifestFlags) read(s streams) (*sim.Objects, error) {
 		LeftOut:    func(l manifests.LeftOut) { fmt.Fprintln(s.err, "left out:", l) },
 		Warned:     func(warning manifests.Warning) { fmt.Fprintln(s.err, "warning:", warning) },
 	})
+	if err == nil && len(objects.Services) > 0 && len(objects.Slices) == 0 {
+		fmt.Fprintln(s.err, "note: the input has no EndpointSlices, Endpoints or pods, so no Service has endpoints; kubectl get svc,endpointslices,nodes -A -o yaml dumps them")
+	}
 	return objects, badInput(err)
 }
 
