@@ -157,7 +157,11 @@ func (m *manifests) readObject(at *fragment, expected schema.GroupVersionKind) {
 		return
 	}
 	at.dumped = h.isDumped() || inferred
-	m.kinds.add(h.Kind)
+	found := h.Kind
+	if found == "Service" && version.Group != "" {
+		found = version.Group + " " + found // of Knative, for example
+	}
+	m.kinds.add(found)
 	kind := version.WithKind(h.Kind)
 	served, wanted := wantedKinds[kind.GroupKind()]
 	switch {
@@ -300,7 +304,8 @@ func readTopology(slice *discoveryv1.EndpointSlice, text []byte) {
 }
 
 // isRepeated reports whether the input has the object already. must-gather writes a pod into several files, at different
-// moments: the latest state counts. It records the place of an object that is kept.
+// moments: the latest state counts. Of manifests the last definition counts, as kubectl applies one after the other. It
+// records the place of an object that is kept.
 func (m *manifests) isRepeated(at *fragment, kind string, object metav1.Object) bool {
 	name := sim.ObjectName(kind, object)
 	first, again := m.names[name]
@@ -309,7 +314,7 @@ func (m *manifests) isRepeated(at *fragment, kind string, object metav1.Object) 
 	case reflect.DeepEqual(first, object):
 		m.left.add(at, kind, name, "the input has the same object twice")
 		return true
-	case !m.opts.Strict && at.dumped && m.found[first].dumped:
+	case at.dumped && m.found[first].dumped && !m.opts.Strict:
 		older := sim.VersionOf(object) <= sim.VersionOf(first)
 		if older {
 			m.left.add(at, kind, name, "the input has a later state of the object")
@@ -317,11 +322,14 @@ func (m *manifests) isRepeated(at *fragment, kind string, object metav1.Object) 
 		}
 		m.left.add(m.found[first], kind, name, "the input has a later state of the object")
 		m.dropped[first] = true
-	default:
+	case m.opts.Strict:
 		place := m.found[first]
 		m.problems = append(m.problems, at.fault(name, "",
 			fmt.Sprintf("is already defined at %s:%d, differently: leave out one of them", place.document.file, place.line(""))))
 		return true
+	default:
+		m.left.add(m.found[first], kind, name, "a later definition in the input replaces it, as with kubectl apply")
+		m.dropped[first] = true
 	}
 	m.names[name], m.found[object] = object, at
 	return false

@@ -85,7 +85,7 @@ func TestReadObjectsWholeLists(t *testing.T) {
 		{"quoted text at the first column", service + "- apiVersion: v1\n  kind: ConfigMap\n  metadata: {name: c}\n  data: {text: \"\n- apiVersion\n\"}\n", "", 1},
 		{"a list in a list", service + "- apiVersion: v1\n  kind: List\n  items:\n  - apiVersion: v1\n    kind: Service\n    metadata: {name: b}\n    spec: {ports: [{port: 80}]}\n", "", 2},
 		{"unknown field", service + "- apiVersion: v1\n  kind: Service\n  metadata: {name: b}\n  spec:\n    ports:\n    - prot: 80\n", "stdin:14: service default/b: spec.ports[0].prot: unknown field", 0},
-		{"the same twice", service + "- apiVersion: v1\n  kind: Service\n  metadata: {name: a}\n  spec: {ports: [{port: 80}]}\n", "stdin:9: service default/a: is already defined at stdin:5", 0},
+		{"the same twice", service + "- apiVersion: v1\n  kind: Service\n  metadata: {name: a}\n  spec: {ports: [{port: 80}]}\n", "", 1},
 		{"no YAML", service + "- apiVersion: v1\n  kind: [\n", "not YAML or JSON", 0},
 		{"items twice", service + "items:\n- apiVersion: v1\n", "already set in map", 0},
 		{"JSON", "{\"apiVersion\": \"v1\", \"kind\": \"ServiceList\",\n\"items\": [\n{\"metadata\": {\"name\": \"a\"},\n \"spec\": {\"ports\": [{\"port\": 80}]}},\n{\"metadata\": {\"name\": \"b\"},\n \"spec\": {\"port\": 1}}]}",

@@ -243,7 +243,10 @@ func TestReadObjectsTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := strings.Replace(string(text), "port: 80", "port: 81", 1)
-	_, err = ReadObjects([]string{file, "-"}, strings.NewReader(other), ReadOptions{})
+	if got, err = ReadObjects([]string{file, "-"}, strings.NewReader(other), ReadOptions{}); err != nil || !strings.Contains(proxyView(got), ":81/TCP") {
+		t.Errorf("the last definition does not count: %v", err)
+	}
+	_, err = ReadObjects([]string{file, "-"}, strings.NewReader(other), ReadOptions{Strict: true})
 	if want := "service default/ngx-svc: is already defined at " + file; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("error %v lacks %q", err, want)
 	}

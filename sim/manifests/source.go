@@ -62,8 +62,8 @@ func eachDocument(file inputFile, yield func(*document) bool) {
 	inLog := false
 	for row := range bytes.Lines(text) {
 		rest, isMark := documentMark(row)
-		isWarning := bytes.HasPrefix(row, warning) && !hasContent(text[begin:offset])
-		if inLog = inLog || bytes.HasPrefix(row, logStart); inLog || isWarning {
+		isRemark := bytes.HasPrefix(row, dumpEnd) || bytes.HasPrefix(row, warning) && !hasContent(text[begin:offset])
+		if inLog = inLog || bytes.HasPrefix(row, logStart); inLog || isRemark {
 			inLog = inLog && !bytes.HasPrefix(row, logEnd)
 			isMark, rest = true, row[len(row)-1:] // the next document begins after this row
 		}
@@ -80,9 +80,12 @@ func eachDocument(file inputFile, yield func(*document) bool) {
 	flush()
 }
 
-// kubectl cluster-info dump writes logs of containers between the first two rows. kubectl writes warnings to stderr, which
-// people redirect into the file.
-var logStart, logEnd, warning = []byte("==== START logs for container "), []byte("==== END logs for container "), []byte("Warning: ")
+// kubectl cluster-info dump writes logs of containers between the first two rows.
+var logStart, logEnd = []byte("==== START logs for container "), []byte("==== END logs for container ")
+
+// Rows that kubectl writes for people: warnings before a document, if its stderr is in the file too, and the last row of a
+// cluster-info dump.
+var warning, dumpEnd = []byte("Warning: "), []byte("Cluster info dumped to ")
 
 func documentMark(row []byte) (rest []byte, isMark bool) {
 	for _, mark := range []string{"---", "..."} {
