@@ -16,7 +16,7 @@ const purposeIdle = 6
 // react makes isolated changes. Before each change, the subject has converged and idled long enough to sync at once.
 func (r *repetition) react(ctx context.Context, s *scenarios.React, name string) error {
 	traces, err := r.World.React(*s)
-	if err != nil {
+	if err := r.short(name, err); err != nil {
 		return err
 	}
 	r.Messages.Stage(name, 0, len(traces))

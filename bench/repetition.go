@@ -298,12 +298,23 @@ func (r *repetition) playOptions(name string) api.PlayOptions {
 
 func (r *repetition) play(ctx context.Context, name string, plan func() (sim.Trace, error)) error {
 	trace, err := plan()
-	if err != nil {
+	if err := r.short(name, err); err != nil {
 		return err
 	}
 	r.Messages.Stage(name, 0, len(trace))
 	r.RecordAs(raw.Record{Unit: "count"}, raw.ChangesApplied, float64(len(trace)))
 	return r.Cluster.Play(ctx, trace, r.playOptions(name))
+}
+
+// short notes that a step has fewer changes than planned, because earlier steps left too few objects. Given objects may be
+// few, and which of them remain depends on the faults before. Other errors are returned.
+func (r *repetition) short(name string, err error) error {
+	var few *world.TooFewError
+	if !errors.As(err, &few) && !errors.Is(err, world.ErrNothingToChange) {
+		return err
+	}
+	r.Messages.Send(pass.Message{Note: fmt.Sprintf("step %s: %v", name, err)})
+	return nil
 }
 
 func (r *repetition) dump(ctx context.Context) error {

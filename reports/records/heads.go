@@ -93,7 +93,11 @@ func ShortSizes(cells []Cell) string {
 	if most != services {
 		text += " … " + doc.Grouped(int64(most))
 	}
-	text += " Services × " + EndpointsText(endpoints)
+	if text == "1" {
+		text += " Service × " + EndpointsText(endpoints)
+	} else {
+		text += " Services × " + EndpointsText(endpoints)
+	}
 	if EndpointsText(mostEndpoints) != EndpointsText(endpoints) {
 		text += " … " + EndpointsText(mostEndpoints)
 	}

@@ -89,7 +89,7 @@ func (k *foundKinds) String() string {
 	var parts []string
 	for i, kind := range k.order {
 		if i == 5 {
-			parts = append(parts, fmt.Sprintf("%d other kinds", len(k.order)-i))
+			parts = append(parts, "others")
 			break
 		}
 		if n := k.counts[kind]; n != 1 && !strings.HasSuffix(kind, "s") {

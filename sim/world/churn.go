@@ -55,7 +55,8 @@ func (w *World) Churn(step scenarios.Churn) (sim.Trace, error) {
 }
 
 // React plans isolated changes, a Trace each, all due at its start. In turn, a ready endpoint of a Service is removed,
-// and a new one is added to that Service. Services that keep ready endpoints are preferred.
+// and a new one is added to that Service. Services that keep ready endpoints are preferred. With an error, the changes
+// before it are returned, as by Churn.
 func (w *World) React(step scenarios.React) ([]sim.Trace, error) {
 	traces := make([]sim.Trace, 0, step.Count)
 	var short *workload // a Service whose endpoint was removed
@@ -69,7 +70,7 @@ func (w *World) React(step scenarios.React) ([]sim.Trace, error) {
 			short = nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("react: %w", &TooFewError{"changes", step.Count, i, err})
+			return traces, fmt.Errorf("react: %w", &TooFewError{"changes", step.Count, i, err})
 		}
 		traces = append(traces, w.finish(t))
 	}
