@@ -32,6 +32,7 @@ type fitter struct {
 	families []corev1.IPFamily
 	left     []remark
 	flows    bool        // traffic was left out
+	probes   bool        // a probe was left out
 	wanted   map[int]int // what steps that were made smaller asked for
 }
 
@@ -82,7 +83,7 @@ func withoutSizes(s scenarios.Scenario) (scenarios.Scenario, []string) {
 // leaveOut makes a step empty, and remarks on it.
 func (f *fitter) leaveOut(i int, why string) {
 	f.left = append(f.left, remark{i, fmt.Sprintf("left out: step %d, %s: %s", i+1, f.scenario.Steps[i].Kind(), why)})
-	f.flows = f.flows || f.scenario.Steps[i].Traffic != nil
+	f.flows, f.probes = f.flows || f.scenario.Steps[i].Traffic != nil, f.probes || f.scenario.Steps[i].Probe != nil
 	f.scenario.Steps[i] = scenarios.Step{}
 }
 
@@ -184,7 +185,8 @@ func (f *fitter) answers(remarks []string) error {
 		return nil
 	}
 	remain := slices.ContainsFunc(f.scenario.Steps, func(step scenarios.Step) bool {
-		return step.Kind() != "" && step.Create == nil && step.Settle == nil && (step.Traffic == nil || !step.Traffic.Stop)
+		return step.Kind() != "" && step.Create == nil && step.Settle == nil && (step.Traffic == nil || !step.Traffic.Stop) &&
+			(step.Check == nil || !f.probes) // a check at the end of a probe is no answer by itself
 	})
 	if remain && !f.flows {
 		return nil
