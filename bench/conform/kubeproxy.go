@@ -21,6 +21,7 @@ import (
 	"synclab/proxier/iptables"
 	"synclab/proxier/iptables/rule"
 	"synclab/proxier/kernel"
+	"synclab/sim"
 	"synclab/sim/front"
 )
 
@@ -75,7 +76,7 @@ func (k *kubeProxy) start(ctx context.Context, command, dir string, s Setting, n
 	serving, hangUp := context.WithCancel(ctx)
 	k.hangUp = hangUp
 	var err error
-	if k.front, err = front.New(f.cluster, front.Options{}); err != nil {
+	if k.front, err = front.New(f.cluster, front.Options{ServiceCIDRs: sim.DefaultServiceCIDRs()}); err != nil {
 		return errors.Join(err, listener.Close())
 	}
 	go func() { _ = k.front.Serve(serving, listener) }() // kube-proxy's log shows if this server fails

@@ -12,6 +12,7 @@ import (
 	"synclab/proxier/config"
 	"synclab/proxier/tracker"
 	"synclab/proxier/walk"
+	"synclab/sim"
 )
 
 // The intended differences of kube-proxy's mode nftables from mode iptables and from Synclab. Each entry predicts the
@@ -38,8 +39,10 @@ const (
 	modeShared = "mode: source ranges of another claimer"
 )
 
-// serviceCIDRs are the Service CIDRs of the fake API server.
-var serviceCIDRs = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12"), netip.MustParsePrefix("fd00:10:96::/108")}
+// inServiceCIDR reports whether an address is in one of the Service CIDRs that package conform gives to kube-proxy.
+func inServiceCIDR(addr netip.Addr) bool {
+	return slices.ContainsFunc(sim.DefaultServiceCIDRs(), func(cidr string) bool { return netip.MustParsePrefix(cidr).Contains(addr) })
+}
 
 // modeEntry returns the entry that predicts kube-proxy's verdict from Synclab's; empty if none does.
 func (k *theirs) modeEntry(w *walk.Walker, world walk.NodeAddresses, d *Difference, ours walk.Result) (string, error) {
@@ -131,10 +134,6 @@ func untouched(v walk.Result) bool {
 
 func only(v walk.Result, kind walk.Kind) bool {
 	return len(v.Outcomes) == 1 && v.Outcomes[0].Kind == kind
-}
-
-func inServiceCIDR(addr netip.Addr) bool {
-	return slices.ContainsFunc(serviceCIDRs, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
 // isClusterIP reports whether a Service that kube-proxy handles has the address.
