@@ -18,6 +18,7 @@ import (
 	"synclab/bench/rig"
 	"synclab/bench/subject"
 	"synclab/bench/traffic"
+	"synclab/proxier/config"
 	"synclab/scenarios"
 )
 
@@ -36,7 +37,7 @@ func TestFlowsAreSpread(t *testing.T) {
 			netns.Fresh(t)
 			world := rig.World(t, scenarios.Shape{Services: 50, Protocols: map[string]float64{"UDP": 0.3}})
 			made := rig.New(t, world, about, nil)
-			r := &Flows{Env: &pass.Env{Lab: &netns.Lab{}, World: world, Families: []corev1.IPFamily{corev1.IPv4Protocol}}}
+			r := &Flows{Env: &pass.Env{Lab: &netns.Lab{}, World: world, Config: config.New(), Families: []corev1.IPFamily{corev1.IPv4Protocol}}}
 			r.Scenario = scenarios.Scenario{Shape: scenarios.Shape{PodCIDRs: []string{"10.128.0.0/9"}, PodNetwork: test.network}}
 			r.FindNode()
 			if err := r.ConnectPods(world.Objects(), pass.Sinks(r.Scenario.Shape, world.Objects(), r.Families)); err != nil {

@@ -14,6 +14,7 @@ import (
 	"synclab/bench/pass"
 	"synclab/bench/rig"
 	"synclab/bench/subject"
+	"synclab/proxier/config"
 	"synclab/proxier/iptables"
 	"synclab/proxier/walk"
 	"synclab/scenarios"
@@ -45,7 +46,7 @@ func probed(t *testing.T, about subject.Spec, shape scenarios.Shape) *Probes {
 	if _, err := world.Create(scenarios.Create{}); err != nil {
 		t.Fatal(err)
 	}
-	e := &pass.Env{Lab: lab, World: world, About: about, Variant: about.Variant}
+	e := &pass.Env{Lab: lab, World: world, About: about, Variant: about.Variant, Config: config.New()}
 	r := &Probes{Env: e, Host: &host.Host{Env: e}}
 	r.Scenario.Shape = shape
 	for _, family := range shape.Families {
