@@ -123,10 +123,14 @@ func (r *packetProbe) withControl(in func(func() error) error, d *destination, f
 	return by, raw.TooBusy, nil
 }
 
-// outcomeText names the outcomes of the flows to one destination: one word, or several if they differ.
+// outcomeText names the outcomes of the flows to one destination: one word, or several if they differ. Flows of a moment
+// in which the machine was too busy do not count beside others.
 func outcomeText(outcomes map[string]int) string {
 	var words []string
 	for _, outcome := range slices.Sorted(maps.Keys(outcomes)) {
+		if outcome == raw.TooBusy && len(outcomes) > 1 {
+			continue
+		}
 		if outcome == traffic.Answered {
 			outcome = "answered"
 		}
