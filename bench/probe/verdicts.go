@@ -151,10 +151,13 @@ func (r *Probes) destinations(family corev1.IPFamily) []destination {
 	desired := mirror.New(r.PlanNode(), family)
 	desired.Load(objects.Services, objects.Slices, r.Clock.Now())
 	unused, others := unusedPort(objects.Services), map[frontend]bool{}
-	inside := slices.Clone(r.Node) // these addresses have routes that must stay
+	inside := map[netip.Addr]bool{} // these addresses have routes that must stay
+	for _, addr := range r.Node {
+		inside[addr] = true
+	}
 	for _, endpoints := range byPort {
 		for ep := range endpoints {
-			inside = append(inside, ep.Addr())
+			inside[ep.Addr()] = true
 		}
 	}
 	for _, svc := range objects.Services {
@@ -177,7 +180,7 @@ func (r *Probes) destinations(family corev1.IPFamily) []destination {
 			other := func(kind, text string) { // once for each address, which Services may share
 				addr, ok := sim.ParseAddr(text)
 				d := destination{kind: kind, service: name, addr: netip.AddrPortFrom(addr, uint16(unused)), beyond: true}
-				if ok && pass.FamilyOf(addr) == family && !others[d.frontend()] && !slices.Contains(inside, addr) {
+				if ok && pass.FamilyOf(addr) == family && !others[d.frontend()] && !inside[addr] {
 					others[d.frontend()] = true
 					all = append(all, d)
 				}
