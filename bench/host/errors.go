@@ -40,6 +40,9 @@ func (r *Host) Why(err error) error { return r.why(r.Process(), err) }
 
 // why is Why for a process; nil: the subject runs in this one.
 func (r *Host) why(p *process.Process, err error) error {
+	if err == nil { // the log may be long
+		return nil
+	}
 	lines := r.failed.lines()
 	if p != nil {
 		log := process.Errors{Most: mostErrors}
@@ -48,7 +51,7 @@ func (r *Host) why(p *process.Process, err error) error {
 			lines = own
 		}
 	}
-	if err == nil || len(lines) == 0 {
+	if len(lines) == 0 {
 		return err
 	}
 	for i, line := range lines {
