@@ -34,7 +34,7 @@ var stalls = []struct {
 	message *regexp.Regexp
 }{
 	{SoftLockup, regexp.MustCompile(`^(NMI )?(watchdog: )?BUG: soft lockup - CPU#\d+ stuck for (?P<seconds>\d+)s! \[(?P<task>[^\]]*?)(:\d+)?\]`)},
-	{HardLockup, regexp.MustCompile(`^(NMI )?(watchdog: )?Watchdog detected hard LOCKUP on cpu`)},
+	{HardLockup, regexp.MustCompile(`^(NMI )?(watchdog: )?(CPU\d+: )?Watchdog detected hard LOCKUP on cpu`)},
 	{HungTask, regexp.MustCompile(`^INFO: task (?P<task>.*):\d+ (<[^>]*> )?blocked .*for more than (?P<seconds>\d+) seconds`)},
 	{RCUStall, regexp.MustCompile(`^(rcu: )?INFO: rcu\S* (self-)?detected (expedited )?stalls? on CPU`)},
 }

@@ -18,6 +18,7 @@ func TestParseStall(t *testing.T) {
 		{"0,1312,903112745,-;watchdog: BUG: soft lockup - CPU#11 stuck for 23s! [nft]\n SUBSYSTEM=cpu\n", Stall{SoftLockup, 23, "nft", ""}},
 		{"0,1,1,c;watchdog: BUG: soft lockup - CPU#3 stuck for 112s! [kworker/3:1:88]", Stall{SoftLockup, 112, "kworker/3:1", ""}},
 		{"0,7,2,-;NMI watchdog: Watchdog detected hard LOCKUP on cpu 2", Stall{Kind: HardLockup}},
+		{"0,7,2,-;watchdog: CPU5: Watchdog detected hard LOCKUP on cpu 5", Stall{Kind: HardLockup}},
 		{"3,8,2,-;INFO: task iptables-restor:812 blocked for more than 120 seconds.", Stall{HungTask, 120, "iptables-restor", ""}},
 		{"3,8,2,-;INFO: task kworker/u8:2:81 blocked in I/O wait for more than 241 seconds.", Stall{HungTask, 241, "kworker/u8:2", ""}},
 		{"3,9,2,-;rcu: INFO: rcu_preempt self-detected stall on CPU", Stall{Kind: RCUStall}},
