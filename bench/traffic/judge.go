@@ -65,9 +65,10 @@ type failedControl struct {
 
 type failedControls []failedControl
 
-// add adds a control flow that failed.
+// add adds a control flow that timed out. One that is refused says nothing about the machine: an endpoint may have an
+// address of the node itself, where no pod answers.
 func (f *failedControls) add(r *Result, t *Target) {
-	if r.Control && r.Outcome != Answered && r.Outcome != Unwatched {
+	if r.Control && r.Outcome == TimedOut {
 		*f = append(*f, failedControl{controlKind{t.Family, t.Protocol}, r.Sent, r.End})
 	}
 }

@@ -295,9 +295,11 @@ func TestControlFlows(t *testing.T) {
 	s.flow(6, 6.5, TimedOut) // later
 	control(8, 8.5, TimedOut)
 	s.packet(8, 10, TimedOut)
+	control(12, 12.1, Refused)
+	s.flow(12, 12.5, TimedOut)
 	counts := s.ledger.Finish()
-	s.tells("control failed timeout", "flow timeout", "flow timeout", "control failed held timeout")
-	if counts.Controls != 4 || counts.FailedControls != 3 {
+	s.tells("control failed timeout", "flow timeout", "flow timeout", "control failed held timeout", "flow timeout")
+	if counts.Controls != 5 || counts.FailedControls != 3 {
 		t.Errorf("%+v", counts)
 	}
 }
