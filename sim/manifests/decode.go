@@ -289,7 +289,7 @@ func readTopology(slice *discoveryv1.EndpointSlice, text []byte) {
 			Topology map[string]string `json:"topology"`
 		} `json:"endpoints"`
 	}
-	if json.Unmarshal(text, &old) != nil {
+	if casejson.UnmarshalCaseSensitivePreserveInts(text, &old) != nil { // as the slice itself: "Endpoints" is another field
 		return
 	}
 	for i, endpoint := range old.Endpoints {

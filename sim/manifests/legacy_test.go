@@ -140,3 +140,42 @@ func TestLegacyAddressesAreTaken(t *testing.T) {
 		}
 	}
 }
+
+// A field in another case, and a family that no API server has, make an object of a dump empty or unusable.
+func TestReadObjectsOddDumps(t *testing.T) {
+	const plum = "apiVersion: v1\nkind: Service\nmetadata: {name: plum, uid: a}\nspec: {ports: [{port: 80}], clusterIP: 10.96.3.1}\n---\n"
+	const slice = "kind: EndpointSlice\nmetadata: {name: plum-1, uid: b, labels: {kubernetes.io/service-name: plum}}\n"
+	for object, want := range map[string]string{
+		"apiVersion: discovery.k8s.io/v1beta1\n" + slice + "addressType: IPv4\nEndpoints: [{topology: {kubernetes.io/hostname: elm}}]\n": "",
+		"apiVersion: discovery.k8s.io/v1\n" + slice + `endpoints: [{addresses: ["***HIDDEN***"]}]`:                                       "endpointslice default/plum-1: addressType",
+		"apiVersion: v1\nkind: Service\nmetadata: {name: pear, uid: c}\n" +
+			`spec: {ports: [{port: 80}], ipFamilies: [IPv5], externalIPs: ["***"]}`: "service default/pear: spec.",
+	} {
+		left := ""
+		readText(t, ReadOptions{LeftOut: func(l LeftOut) { left += l.String() }}, plum+object)
+		if (left == "") != (want == "") || !strings.Contains(left, want) {
+			t.Errorf("%s\nleft out %q, want %q", object, left, want)
+		}
+	}
+}
+
+// Endpoints whose addresses are redacted alike stay different endpoints.
+func TestReadObjectsRedactedAlike(t *testing.T) {
+	for _, text := range []string{"10.**.**.**", "10.0.x.x", "***HIDDEN***"} {
+		objects := readText(t, ReadOptions{}, `apiVersion: v1
+kind: Service
+metadata: {name: plum, uid: a}
+spec: {ports: [{port: 80}], clusterIP: 10.96.3.1}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: plum-1, uid: b, labels: {kubernetes.io/service-name: plum}}
+addressType: IPv4
+endpoints: [{addresses: ["`+text+`"]}, {addresses: ["`+text+`"]}]
+ports: [{name: "", port: 8080, protocol: TCP}]
+`)
+		if e := objects.Slices[0].Endpoints; len(e) != 2 || e[0].Addresses[0] == e[1].Addresses[0] {
+			t.Errorf("%s: endpoints %v", text, e)
+		}
+	}
+}

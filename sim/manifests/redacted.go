@@ -103,19 +103,25 @@ func (r *redactions) replace(text *string, pools map[corev1.IPFamily]*addressPoo
 	if !isRedacted(*text) {
 		return
 	}
-	r.count++
 	if word := familyWord.FindString(*text); word != "" {
 		family = corev1.IPFamily("IPv" + word[3:])
 	}
+	pool := pools[family]
+	if pool == nil {
+		return // the check of the object names the family
+	}
+	r.count++
 	key := name + " " + string(family)
-	if rest := familyWord.ReplaceAllString(*text, ""); redactedWord.MatchString(*text) && strings.ContainsAny(rest, "0123456789") {
+	// A numbered word is one address. What is left of an address ("10.**.**.**") may be of several.
+	rest := familyWord.ReplaceAllString(*text, "")
+	if redactedWord.MatchString(*text) && !redactedPart.MatchString(*text) && strings.ContainsAny(rest, "0123456789") {
 		key = *text
 	}
 	if known := r.byName[key]; known != "" {
 		*text = known
 		return
 	}
-	address, err := pools[family].take("a redacted address")
+	address, err := pool.take("a redacted address")
 	if err != nil {
 		return // the check of the object names the address
 	}
