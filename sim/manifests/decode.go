@@ -213,16 +213,20 @@ func kindOfFile(file string, list bool) schema.GroupVersionKind {
 	folder, base := path.Split(strings.ToLower(strings.ReplaceAll(file, ":", "/")))
 	base = strings.TrimSuffix(base, ".gz")
 	base = strings.TrimSuffix(base, path.Ext(base))
-	base = base[strings.LastIndexByte(base, '_')+1:]
-	for kind, version := range wantedKinds {
-		plural := strings.TrimSuffix(strings.ToLower(kind.Kind), "s") + "s"
-		if version == "" || plural != base && plural != path.Base(folder) {
-			continue
+	names := []string{path.Base(folder), base}
+	if at := strings.LastIndexByte(base, '_'); at >= 0 { // no namespace has such a name
+		names = []string{base[at+1:], path.Base(folder)}
+	}
+	for _, name := range names {
+		for kind, version := range wantedKinds {
+			if version == "" || strings.TrimSuffix(strings.ToLower(kind.Kind), "s")+"s" != name {
+				continue
+			}
+			if list {
+				kind.Kind += "List"
+			}
+			return kind.WithVersion(version)
 		}
-		if list {
-			kind.Kind += "List"
-		}
-		return kind.WithVersion(version)
 	}
 	return schema.GroupVersionKind{}
 }

@@ -94,7 +94,8 @@ func isManifest(name string) bool {
 
 func (in *inputs) readFolder(folder string) error {
 	before := len(in.files)
-	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+	// With the slash, a link to a folder is followed.
+	err := filepath.WalkDir(folder+"/", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || !isManifest(path) {
 			return err
 		}

@@ -41,6 +41,13 @@ func TestReadObjectsRefusesWhatIsNoFile(t *testing.T) {
 	if _, err := ReadObjects([]string{linked}, nil, ipv4Cluster); err != nil {
 		t.Errorf("link to a file: %v", err)
 	}
+	toFolder := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(linked, toFolder); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadObjects([]string{toFolder}, nil, ipv4Cluster); err != nil {
+		t.Errorf("link to a folder: %v", err)
+	}
 
 	defer func(before int64) { largestInput = before }(largestInput)
 	largestInput = 1 << 20
@@ -128,3 +135,17 @@ func TestReadObjectsLimits(t *testing.T) {
 }
 
 func second(_ int, err error) error { return err }
+
+// Sonobuoy and support bundles name files without kinds by their kind. A namespace may have the name of a kind.
+func TestKindOfFile(t *testing.T) {
+	for file, want := range map[string]string{
+		"b/cluster-resources/services/orchard.json": "Service", "b/cluster-resources/services/pods.json": "Service",
+		"b/cluster-resources/nodes.json": "Node", "b.tgz:b/cluster-resources/pods/services.json.gz": "Pod",
+		"b/resources/ns/orchard/core_v1_services.json": "Service", "b/resources/ns/pods/core_v1_services.json": "Service",
+		"b/orchard.json": "",
+	} {
+		if got := kindOfFile(file, false).Kind; got != want {
+			t.Errorf("%s: %q, want %q", file, got, want)
+		}
+	}
+}
