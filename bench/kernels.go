@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"reflect"
 	"slices"
 
 	"synclab/bench/cgroup"
+	"synclab/bench/flow"
 	"synclab/bench/netns"
 	"synclab/bench/raw"
 	"synclab/bench/subject"
@@ -27,11 +29,16 @@ func (o *ExecuteOptions) cells() (cells []scenarios.Cell, left []string, err err
 	if cells, err = scenario.Cells(); err != nil {
 		return nil, nil, err
 	}
+	authored := slices.Clone(cells)
 	for i := range cells {
 		if o.Objects == nil {
 			break
 		}
-		remarks, err := fitSteps(&cells[i].Scenario, o.Objects)
+		if i > 0 && reflect.DeepEqual(authored[i].Scenario.Steps, authored[0].Scenario.Steps) && authored[i].Scenario.Seed == authored[0].Scenario.Seed {
+			cells[i].Scenario.Steps = cells[0].Scenario.Steps // planning a large cluster takes seconds
+			continue
+		}
+		remarks, err := fitSteps(&cells[i].Scenario, o.Objects, slices.ContainsFunc(o.running, flow.ShownByPackets))
 		if err != nil {
 			return nil, nil, err
 		}

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"synclab/bench/fault"
 	"synclab/bench/flow"
 	"synclab/bench/pass"
 	"synclab/scenarios"
@@ -30,6 +31,7 @@ type fitter struct {
 	objects  *sim.Objects
 	shape    scenarios.Shape // of the objects
 	families []corev1.IPFamily
+	watches  bool // packets may have to show what a subject does
 	left     []remark
 	flows    bool        // traffic was left out
 	probes   bool        // a probe was left out
@@ -44,9 +46,9 @@ type remark struct {
 
 // fitSteps leaves out the steps of a scenario that the objects do not allow: they become empty, so that all others keep
 // their numbers. Some steps become smaller instead. It returns a remark on each of them. If what remains does not
-// answer the scenario's question, it returns an InputError.
-func fitSteps(s *scenarios.Scenario, o *sim.Objects) ([]string, error) {
-	f := &fitter{scenario: s, objects: o, shape: world.WorldOf(o, s.Seed).Shape(), families: sim.FamiliesOf(o)}
+// answer the scenario's question, it returns an InputError. watches: packets may have to show what a subject does.
+func fitSteps(s *scenarios.Scenario, o *sim.Objects, watches bool) ([]string, error) {
+	f := &fitter{watches: watches, scenario: s, objects: o, shape: world.WorldOf(o, s.Seed).Shape(), families: sim.FamiliesOf(o)}
 	s.Steps = slices.Clone(s.Steps)
 	for i := range s.Steps {
 		if why := f.lacks(&s.Steps[i]); why != "" {
@@ -101,7 +103,7 @@ func (f *fitter) lacks(step *scenarios.Step) string {
 	case step.Probe != nil && step.Probe.Method != "flow" && step.Probe.Kind != "verdicts":
 		return ""
 	}
-	if err := flow.HasRoom(f.shape, f.objects, f.families); err != nil {
+	if err := flow.HasRoom(f.shape, f.objects, f.families, f.watches); err != nil {
 		return err.Error()
 	}
 	return ""
@@ -132,6 +134,10 @@ func (f *fitter) replanned() bool {
 			_, err = w.Scale(*step.Scale)
 		case step.NodeLoss != nil:
 			_, err = w.NodeLoss(*step.NodeLoss)
+		case step.Fault != nil && step.Fault.Kind == scenarios.FaultRelist:
+			for _, churn := range fault.HiddenChurns {
+				_, _ = w.Churn(churn) // what is too little is a remark of the repetition
+			}
 		}
 		if err == nil {
 			continue

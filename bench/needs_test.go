@@ -71,7 +71,7 @@ func TestFitSteps(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := len(s.Steps)
-			left, err := fitSteps(s, givenCluster(t, test.services, test.nodes))
+			left, err := fitSteps(s, givenCluster(t, test.services, test.nodes), false)
 			var input *InputError
 			if test.refused != "" {
 				if !errors.As(err, &input) || !strings.Contains(err.Error(), test.refused) {
@@ -99,7 +99,7 @@ func TestFitStepsWithoutSlices(t *testing.T) {
 	}
 	o := givenCluster(t, "tcp/3", 1)
 	o.Slices = nil
-	if _, err := fitSteps(s, o); err == nil || !strings.Contains(err.Error(), howToDump) {
+	if _, err := fitSteps(s, o, false); err == nil || !strings.Contains(err.Error(), howToDump) {
 		t.Errorf("error %v, want the command that dumps slices", err)
 	}
 }
@@ -126,7 +126,7 @@ func TestShortSteps(t *testing.T) {
 	trace, churned := w.Churn(scenarios.Churn{Rate: 1, Events: 3})
 	for _, err := range []error{lost, churned} {
 		var told strings.Builder
-		r := &repetition{Env: &pass.Env{Messages: pass.NewMessageWriter(&told)}}
+		r := &repetition{Env: &pass.Env{Assignment: pass.Assignment{Objects: w.Objects()}, Messages: pass.NewMessageWriter(&told)}}
 		if err == nil || r.short("4:step", err) != nil || !strings.Contains(told.String(), "step 4:step: ") {
 			t.Errorf("%v: messages %q", err, told.String())
 		}
@@ -134,8 +134,11 @@ func TestShortSteps(t *testing.T) {
 	if len(trace) != 0 {
 		t.Errorf("%d changes without endpoints", len(trace))
 	}
-	r := &repetition{Env: &pass.Env{Messages: pass.NewMessageWriter(&strings.Builder{})}}
+	r := &repetition{Env: &pass.Env{Assignment: pass.Assignment{Objects: w.Objects()}, Messages: pass.NewMessageWriter(&strings.Builder{})}}
 	if err := r.short("4:step", errors.New("address range")); err == nil || r.short("4:step", nil) != nil {
 		t.Error("other errors must end the repetition, and no error must not")
+	}
+	if r.Objects = nil; r.short("4:step", lost) == nil {
+		t.Error("a generated cluster must have what its scenario needs")
 	}
 }

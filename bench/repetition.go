@@ -310,7 +310,7 @@ func (r *repetition) play(ctx context.Context, name string, plan func() (sim.Tra
 // few, and which of them remain depends on the faults before. Other errors are returned.
 func (r *repetition) short(name string, err error) error {
 	var few *world.TooFewError
-	if !errors.As(err, &few) && !errors.Is(err, world.ErrNothingToChange) {
+	if r.Objects == nil || !errors.As(err, &few) && !errors.Is(err, world.ErrNothingToChange) {
 		return err
 	}
 	r.Messages.Send(pass.Message{Note: fmt.Sprintf("step %s: %v", name, err)})

@@ -70,16 +70,14 @@ func AddressesOf(o *Objects) map[netip.Addr]bool {
 			add(s.Endpoints[i].Addresses...)
 		}
 	}
-	for _, node := range o.Nodes {
-		for _, address := range node.Status.Addresses {
-			add(address.Address)
-		}
+	for _, addr := range nodeAddresses(o) {
+		used[addr] = true
 	}
 	return used
 }
 
 // ServiceRange returns the range of cluster IPs of a family: the default if it has them all, else one that has most of
-// them. It has no pod's address.
+// them. It has no pod's address, unless pods and cluster IPs are mixed.
 func ServiceRange(o *Objects, family corev1.IPFamily) netip.Prefix {
 	var clusterIPs []netip.Addr
 	for _, s := range o.Services {
@@ -120,7 +118,9 @@ func podRange(o *Objects, family corev1.IPFamily) (netip.Prefix, bool) {
 	services := ServiceRange(o, family)
 	bits := defaultPodCIDRs[family].Addr().BitLen()
 	if of := nodePodAddresses(o, family); len(of) > 0 {
-		if covered, ok := cover(of, 8, bits, services.Overlaps); ok {
+		nodes := nodeAddresses(o)
+		elsewhere := func(p netip.Prefix) bool { return services.Overlaps(p) || slices.ContainsFunc(nodes, p.Contains) }
+		if covered, ok := cover(of, 8, bits, elsewhere); ok {
 			return covered, true
 		}
 	}
@@ -137,7 +137,8 @@ func podRange(o *Objects, family corev1.IPFamily) (netip.Prefix, bool) {
 }
 
 // FreeRange returns a range of a family that has no address of the cluster, and overlaps no other range of it and of the
-// caller: of 2^20 addresses or more in IPv4, and of 2^64 in IPv6.
+// caller: of 2^20 addresses or more in IPv4, and of 2^64 in IPv6. In a cluster with addresses in every private network, it
+// overlaps only the range of Services not.
 func FreeRange(o *Objects, family corev1.IPFamily, others ...netip.Prefix) netip.Prefix {
 	used := AddressesOf(o)
 	services := ServiceRange(o, family)
@@ -161,7 +162,6 @@ func FreeRange(o *Objects, family corev1.IPFamily, others ...netip.Prefix) netip
 			candidates = append(candidates, netip.PrefixFrom(netip.AddrFrom16([16]byte{0x20, 0x01, 0x0d, 0xb8, 0, 0x64, 0xff, byte(255 - i)}), 64))
 		}
 	}
-	// A cluster may have addresses in every private network.
 	if i := slices.IndexFunc(candidates, free); i >= 0 {
 		return candidates[i]
 	}
@@ -203,6 +203,15 @@ func nodePodAddresses(o *Objects, family corev1.IPFamily) (all []netip.Addr) {
 			if p, ok := ParsePrefix(cidr); ok && AddressFamily(p.Addr()) == family {
 				all = append(all, p.Masked().Addr(), LastOf(p))
 			}
+		}
+	}
+	return all
+}
+
+func nodeAddresses(o *Objects) (all []netip.Addr) {
+	for _, node := range o.Nodes {
+		for _, address := range node.Status.Addresses {
+			all = append(all, addresses([]string{address.Address})...)
 		}
 	}
 	return all

@@ -139,6 +139,11 @@ func (r *Faults) dropWatches() {
 	r.apiSide().DropWatches()
 }
 
+// HiddenChurns are the changes that fault relist hides from the subject.
+var HiddenChurns = []scenarios.Churn{
+	{Kind: "services", Events: missedServices, Rate: missedRate}, {Kind: "endpoints", Events: missedEndpoints, Rate: missedRate},
+}
+
 // relist hides changes from the subject's watches. Only a new list shows them, above all the deletions.
 func (r *Faults) relist(ctx context.Context) error {
 	w := r.apiSide()
@@ -150,9 +155,7 @@ func (r *Faults) relist(ctx context.Context) error {
 		return nil
 	}
 	name := *r.Step.Load()
-	for _, churn := range []scenarios.Churn{
-		{Kind: "services", Events: missedServices, Rate: missedRate}, {Kind: "endpoints", Events: missedEndpoints, Rate: missedRate},
-	} {
+	for _, churn := range HiddenChurns {
 		if err := r.Play(ctx, name, func() (sim.Trace, error) { return r.World.Churn(churn) }); err != nil {
 			return fmt.Errorf("apply the changes hidden from the subject: %w", err)
 		}

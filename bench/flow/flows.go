@@ -117,7 +117,7 @@ func (r *Flows) beginTraffic(ctx context.Context, t *scenarios.Traffic) error {
 	}
 	objects := r.World.Objects()
 	checker := traffic.NewLedger(traffic.LedgerOptions{
-		Families: r.Families, Node: r.PlanNode(), Services: objects.Services, Slices: objects.Slices, Now: r.Clock.Now(),
+		Families: r.Families, Node: r.PlanNode(), NodeAddresses: r.Node, Services: objects.Services, Slices: objects.Slices, Now: r.Clock.Now(),
 		Targets: targets, At: r.pods.At, Grace: r.Settings().MinSyncPeriod + heldGrace,
 		Ended: r.Faults.SubjectEnded, Tell: r.Observed,
 	})

@@ -27,12 +27,12 @@ func SendsFlows(s *scenarios.Scenario) bool {
 	})
 }
 
-// watched reports whether packets may have to show what a subject does: perhaps no reader knows its rules.
-func watched(s subject.Spec) bool { return s.RulesetReader() == "" }
+// ShownByPackets reports whether packets may have to show what a subject does: perhaps no reader knows its rules.
+func ShownByPackets(s subject.Spec) bool { return s.RulesetReader() == "" }
 
 // MayWatch reports whether packets may have to show what a subject of the repetition does.
 func (r *Flows) MayWatch() bool {
-	return watched(r.About) || slices.ContainsFunc(r.Scenario.Steps, func(step scenarios.Step) bool {
+	return ShownByPackets(r.About) || slices.ContainsFunc(r.Scenario.Steps, func(step scenarios.Step) bool {
 		return step.Migrate != nil && strings.HasPrefix(step.Migrate.To, subject.Exec+":")
 	})
 }
@@ -55,10 +55,7 @@ func (r *Flows) ConnectPods(objects *sim.Objects, all []netip.Prefix) error {
 	})
 	r.Outside = map[corev1.IPFamily]netip.Addr{}
 	for _, family := range r.Families {
-		clients, err := clientPods(objects, ranges, family)
-		if err == nil && r.MayWatch() && len(clients) < 4 {
-			err = fmt.Errorf("%d %s addresses are too few for client pods", len(clients), family)
-		}
+		clients, err := clientPods(objects, ranges, family, r.MayWatch())
 		if err != nil && !SendsFlows(&r.Scenario) {
 			r.Messages.Send(pass.Message{Note: fmt.Sprintf("packets cannot show what %s does: %v", r.Subject, err)})
 			r.watching = nil
@@ -72,7 +69,7 @@ func (r *Flows) ConnectPods(objects *sim.Objects, all []netip.Prefix) error {
 			r.watching, clients = append(r.watching, clients[:half]...), clients[half:]
 		}
 		r.Clients = append(r.Clients, clients...)
-		r.Outside[family] = outsideOf(objects, family)
+		r.Outside[family] = outsideOf(objects, family, ranges)
 	}
 	if err := r.Lab.Connect(netns.Topology{Node: r.Node, Sink: sink}); err != nil {
 		return err
@@ -84,13 +81,13 @@ func (r *Flows) ConnectPods(objects *sim.Objects, all []netip.Prefix) error {
 
 // Watched returns how to watch the subject by packets, whose pods then answer; nil if its rules are known.
 func (r *Flows) Watched(ctx context.Context) (*visible.PacketOptions, error) {
-	if len(r.watching) == 0 || !watched(r.About) {
+	if len(r.watching) == 0 || !ShownByPackets(r.About) {
 		return nil, nil
 	}
 	if err := r.StartPods(ctx); err != nil {
 		return nil, err
 	}
-	return &visible.PacketOptions{Namespace: r.Rooms.Client, Clients: r.watching}, nil
+	return &visible.PacketOptions{Namespace: r.Rooms.Client, Clients: r.watching, Node: r.Node}, nil
 }
 
 // podRanges returns the ranges that cover every endpoint.
@@ -103,32 +100,45 @@ func podRanges(shape scenarios.Shape, o *sim.Objects, families []corev1.IPFamily
 	})
 }
 
-// HasRoom returns an error if a cluster has no free addresses for client pods.
-func HasRoom(shape scenarios.Shape, o *sim.Objects, families []corev1.IPFamily) error {
+// HasRoom returns an error if a cluster has no free addresses for client pods: for two streams if packets may have to show
+// what a subject does.
+func HasRoom(shape scenarios.Shape, o *sim.Objects, families []corev1.IPFamily, watches bool) error {
 	ranges := podRanges(shape, o, families)
 	for _, family := range families {
-		if _, err := clientPods(o, ranges, family); err != nil {
+		if _, err := clientPods(o, ranges, family, watches); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// outsideOf returns an address of documentation (RFC 5737, RFC 3849) that the cluster does not use.
-func outsideOf(o *sim.Objects, family corev1.IPFamily) netip.Addr {
-	addr := netip.MustParseAddr("203.0.113.9")
+// outsideOf returns an address of documentation (RFC 5737, RFC 3849) that the cluster does not use, and that is in none of
+// its ranges.
+func outsideOf(o *sim.Objects, family corev1.IPFamily, ranges []netip.Prefix) netip.Addr {
+	first := []string{"203.0.113.9", "198.51.100.9", "192.0.2.9"}
 	if family == corev1.IPv6Protocol {
-		addr = netip.MustParseAddr("2001:db8::9")
+		first = []string{"2001:db8::9", "2001:db8:ffff::9"}
 	}
-	for used := sim.AddressesOf(o); used[addr]; {
-		addr = addr.Next()
+	used := sim.AddressesOf(o)
+	for _, text := range first {
+		addr := netip.MustParseAddr(text)
+		for used[addr] {
+			addr = addr.Next()
+		}
+		if !slices.ContainsFunc(ranges, func(p netip.Prefix) bool { return p.Contains(addr) }) {
+			return addr
+		}
 	}
-	return addr
+	return sim.FreeRange(o, family, ranges...).Addr().Next()
 }
 
 // clientPods returns free addresses of the node's pod range, the last ones first. If the node's range is not known, it
-// uses any pod range.
-func clientPods(o *sim.Objects, ranges []netip.Prefix, family corev1.IPFamily) ([]netip.Addr, error) {
+// uses any pod range. For two streams it wants four.
+func clientPods(o *sim.Objects, ranges []netip.Prefix, family corev1.IPFamily, watches bool) ([]netip.Addr, error) {
+	least := 2
+	if watches {
+		least = 4
+	}
 	var from []netip.Prefix
 	if len(o.Nodes) > 0 {
 		for _, cidr := range o.Nodes[0].Spec.PodCIDRs {
@@ -152,7 +162,7 @@ func clientPods(o *sim.Objects, ranges []netip.Prefix, family corev1.IPFamily) (
 				clients = append(clients, addr)
 			}
 		}
-		if len(clients) >= 2 {
+		if len(clients) >= least {
 			return clients, nil
 		}
 	}

@@ -74,21 +74,33 @@ type frontend struct {
 	chains iptables.PortChains
 }
 
-// Served reports whether a Service of a family and a protocol has ready endpoints.
+// Served reports whether a Service of a family and a protocol has ready endpoints that packets of the lab may ask.
 func Served(o *sim.Objects, family corev1.IPFamily, protocol corev1.Protocol) bool {
 	return slices.ContainsFunc(frontendsOf(o, family), func(f frontend) bool { return f.Protocol == protocol })
 }
 
-// frontendsOf returns the frontends of all Services that have ready endpoints of the family.
+// frontendsOf returns the frontends of all Services that have ready endpoints of the family. It omits Services with an
+// endpoint on the proxier's own node, such as default/kubernetes of a cluster with one node: there, no pod answers.
 func frontendsOf(objects *sim.Objects, family corev1.IPFamily) []frontend {
+	onNode := map[types.NamespacedName]bool{}
+	var node []string
+	if len(objects.Nodes) > 0 {
+		for _, address := range objects.Nodes[0].Status.Addresses {
+			node = append(node, address.Address)
+		}
+	}
 	served := map[types.NamespacedName]bool{}
 	for _, slice := range objects.Slices {
 		if string(slice.AddressType) != string(family) {
 			continue
 		}
 		for _, endpoint := range slice.Endpoints {
+			name := types.NamespacedName{Namespace: slice.Namespace, Name: slice.Labels["kubernetes.io/service-name"]}
 			if endpoint.Conditions.Ready == nil || *endpoint.Conditions.Ready {
-				served[types.NamespacedName{Namespace: slice.Namespace, Name: slice.Labels["kubernetes.io/service-name"]}] = true
+				served[name] = true
+			}
+			if slices.ContainsFunc(endpoint.Addresses, func(text string) bool { return slices.Contains(node, text) }) {
+				onNode[name] = true
 			}
 		}
 	}
@@ -99,7 +111,7 @@ func frontendsOf(objects *sim.Objects, family corev1.IPFamily) []frontend {
 			addr, ok := sim.ParseAddr(ip)
 			return ok && FamilyOf(addr) == family
 		})
-		if i < 0 || !served[name] {
+		if i < 0 || !served[name] || onNode[name] {
 			continue
 		}
 		addr, _ := sim.ParseAddr(svc.Spec.ClusterIPs[i])

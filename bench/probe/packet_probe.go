@@ -30,11 +30,11 @@ type packetProbe struct {
 	control netip.AddrPort // an endpoint; zero: there is none
 }
 
-// firstEndpoint returns the lowest endpoint of all destinations.
-func firstEndpoint(all []destination) (first netip.AddrPort) {
+// firstEndpoint returns the lowest endpoint of all destinations that is not on the node, where no pod answers.
+func firstEndpoint(all []destination, node []netip.Addr) (first netip.AddrPort) {
 	for i := range all {
 		for ep := range all[i].endpoints {
-			if !first.IsValid() || ep.Compare(first) < 0 {
+			if !slices.Contains(node, ep.Addr()) && (!first.IsValid() || ep.Compare(first) < 0) {
 				first = ep
 			}
 		}

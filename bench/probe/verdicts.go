@@ -94,7 +94,7 @@ func (r *Probes) verdictsOf(ctx context.Context, family corev1.IPFamily) error {
 		return err
 	}
 	defer watched.Close()
-	v := &packetProbe{r, family, watched, firstEndpoint(all)}
+	v := &packetProbe{r, family, watched, firstEndpoint(all, r.Node)}
 	found := make([][]raw.Record, len(all))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)

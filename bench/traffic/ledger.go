@@ -31,6 +31,8 @@ const (
 type LedgerOptions struct {
 	Families []corev1.IPFamily
 	Node     plan.Node
+	// NodeAddresses are those of the node itself. No pod answers there, so ports with such endpoints get no flows.
+	NodeAddresses []netip.Addr
 	// Services and Slices are the current objects. The kernel must have converged to them.
 	Services []*corev1.Service
 	Slices   []*discoveryv1.EndpointSlice
@@ -200,7 +202,7 @@ func (l *FlowChecker) direct(key portKey) netip.AddrPort {
 // follow makes a port a target; it returns nil if no flow can be sent to the port.
 func (l *FlowChecker) follow(key portKey, before, next *plan.ServicePort) *port {
 	about := cmp.Or(next, before)
-	if about == nil || key.name.Protocol != corev1.ProtocolTCP && key.name.Protocol != corev1.ProtocolUDP {
+	if about == nil || key.name.Protocol != corev1.ProtocolTCP && key.name.Protocol != corev1.ProtocolUDP || l.onNode(before) || l.onNode(next) {
 		return nil
 	}
 	t := &Target{
@@ -210,6 +212,12 @@ func (l *FlowChecker) follow(key portKey, before, next *plan.ServicePort) *port 
 	l.ports[key] = newPort(len(l.targets), t, version{port: before}, l.opts.Now)
 	l.targets = append(l.targets, t)
 	return l.ports[key]
+}
+
+// onNode reports whether a port has an endpoint on the node itself, where no pod answers.
+func (l *FlowChecker) onNode(p *plan.ServicePort) bool {
+	v := version{port: p}
+	return slices.ContainsFunc(v.endpoints(true), func(ep *tracker.Endpoint) bool { return slices.Contains(l.opts.NodeAddresses, ep.Addr.Addr()) })
 }
 
 // changed appends a new state of a port, if it differs from the last one.

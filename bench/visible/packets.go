@@ -20,6 +20,7 @@ import (
 type PacketOptions struct {
 	Namespace *netns.Namespace // of client pods
 	Clients   []netip.Addr     // source addresses that nothing else uses, two at least in each family
+	Node      []netip.Addr     // addresses of the node itself, where no pod answers
 }
 
 // packetRate is the number of new flows a second, to all pending ports together. It bounds what they cost: some
@@ -35,6 +36,7 @@ const sure = 0.001
 type packets struct {
 	sampler *traffic.Sampler
 	now     func() time.Time
+	node    []netip.Addr
 
 	mu      sync.Mutex
 	ports   map[portKey]*askedPort
@@ -65,7 +67,7 @@ type expected struct {
 }
 
 func newPackets(o PacketOptions, now func() time.Time) (*packets, error) {
-	r := &packets{now: now, ports: map[portKey]*askedPort{}}
+	r := &packets{now: now, node: o.Node, ports: map[portKey]*askedPort{}}
 	var err error
 	r.sampler, err = traffic.NewSampler(traffic.SamplerOptions{Namespace: o.Namespace, Clients: o.Clients, Rate: packetRate, Result: r.take})
 	return r, err
@@ -87,12 +89,13 @@ func (r *packets) place(family corev1.IPFamily, name tracker.ServicePortName, p 
 	next := &expected{state: State{Cluster: textsOf(to.cluster), Local: textsOf(to.local)}, made: r.now()}
 	if p != nil {
 		port.affinity = p.AffinitySeconds > 0
-		if addr := netip.AddrPortFrom(p.ClusterIP, p.Port); addr != port.addr && name.Protocol != corev1.ProtocolSCTP {
-			r.address(key, port, addr)
-		}
 		inside := to.cluster
 		if p.InternalPolicyLocal {
 			inside = to.local
+		}
+		onNode := slices.ContainsFunc(inside, func(ep *tracker.Endpoint) bool { return slices.Contains(r.node, ep.Addr.Addr()) })
+		if addr := netip.AddrPortFrom(p.ClusterIP, p.Port); addr != port.addr && name.Protocol != corev1.ProtocolSCTP && !onNode {
+			r.address(key, port, addr)
 		}
 		for _, ep := range inside {
 			next.answers = append(next.answers, ep.Addr)

@@ -43,6 +43,9 @@ func runScenario(t *testing.T, args ...string) (raw.Run, []raw.Record) {
 	return run, records
 }
 
+// patience is a --max-time that no subject may exceed. Then a subject that does not converge ends with its own errors.
+const patience = "--max-time=3m"
+
 func runScenarioOnce(t *testing.T, args ...string) (raw.Run, []raw.Record) {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "run")
@@ -57,6 +60,9 @@ func runScenarioOnce(t *testing.T, args ...string) (raw.Run, []raw.Record) {
 	run, records, err := raw.ReadRun(out)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if i := slices.IndexFunc(records, func(r raw.Record) bool { return r.Metric == raw.Exceeded }); i >= 0 && slices.Contains(args, patience) {
+		t.Fatalf("%v: %s: %s", args, records[i].Subject, records[i].Error)
 	}
 	return run, records
 }

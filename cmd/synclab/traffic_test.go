@@ -39,7 +39,7 @@ steps:
 // report names what the modes do differently.
 func TestMigrate(t *testing.T) {
 	needKubeProxy(t)
-	run, records := runScenario(t, "migrate", "--from", "kube-proxy/iptables-nft", "--to", "kube-proxy/nftables", "--services", "20", "--reps", "1")
+	run, records := runScenario(t, "migrate", "--from", "kube-proxy/iptables-nft", "--to", "kube-proxy/nftables", "--services", "20", "--reps", "1", patience)
 	if len(run.Subjects) != 1 || run.Subjects[0] != "kube-proxy/iptables-nft" {
 		t.Errorf("subjects %v", run.Subjects)
 	}
@@ -147,7 +147,7 @@ func TestPodNetworks(t *testing.T) {
 	for i, want := range [][]string{ // by the values of shape.podNetwork, sorted or in order
 		{"client pod: route", "becomes", "device pods0", "is local", "and back", "becomes", "device client0", "is local"},
 		{"client pod: route", "becomes", "device pods0", "is local", "and back", "becomes", "device cni0", "is local"},
-		{"client pod: route", "becomes", "device flannel.1", "VXLAN 1, UDP 100.127.255.1", "other node", "device pods0", "is local", "and back", "device flannel.1", "becomes", "device client0", "is local"},
+		{"client pod: route", "becomes", "device flannel.1", "VXLAN 1, UDP 169.254.2.1", "other node", "device pods0", "is local", "and back", "device flannel.1", "becomes", "device client0", "is local"},
 	} {
 		rest := traces[i]
 		for _, word := range want {

@@ -17,6 +17,9 @@ type addressRange struct {
 	// taken are the addresses that a given cluster uses. All its ranges, which may overlap, share them. Nil: ranges of a
 	// generated cluster do not overlap.
 	taken map[netip.Addr]bool
+	// kept are the addresses that the given objects had from the start: several Services may have the same pod, or one of
+	// the host network, so that its removal from one frees nothing.
+	kept map[netip.Addr]bool
 }
 
 // take returns the next free address.
@@ -56,6 +59,9 @@ func (p *addressRange) mark(addr netip.Addr) bool {
 func (p *addressRange) give(addr netip.Addr) bool {
 	if !p.prefix.Contains(addr) {
 		return false
+	}
+	if p.kept[addr] {
+		return true
 	}
 	delete(p.taken, addr)
 	p.freed = append(p.freed, addr)

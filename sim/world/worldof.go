@@ -1,6 +1,7 @@
 package world
 
 import (
+	"maps"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -78,9 +79,10 @@ func (l *workload) adopt(s *discoveryv1.EndpointSlice) {
 
 // avoid excludes addresses that are in use from allocation, in all ranges.
 func (w *World) avoid(used map[netip.Addr]bool) {
+	kept := maps.Clone(used)
 	for _, family := range w.families {
 		for _, r := range append([]*addressRange{w.clusterIPs[family], w.loadBalancerIPs[family], w.externalIPs[family]}, w.podIPs[family].shared...) {
-			r.taken = used
+			r.taken, r.kept = used, kept
 		}
 	}
 }
@@ -94,7 +96,7 @@ func (w *World) addPodRanges(n *corev1.Node) {
 		}
 		if pods := w.podIPs[sim.AddressFamily(p.Addr())]; pods != nil {
 			pods.given = true
-			pods.perNode[n.Name] = &addressRange{purpose: "pod", prefix: p.Masked(), taken: pods.shared[0].taken}
+			pods.perNode[n.Name] = &addressRange{purpose: "pod", prefix: p.Masked(), taken: pods.shared[0].taken, kept: pods.shared[0].kept}
 		}
 	}
 }
