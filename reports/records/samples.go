@@ -225,16 +225,25 @@ func MethodOf(r *raw.Record) string {
 	return r.Method
 }
 
-// At returns the first-packet values at a position of a cell: system calls to a plain cluster IP, by the cell's NodeMethod.
+// NodeMethod is the method of the first packets that the node itself sends, one for all cells: sendto if any cell has it. So
+// nothing over several cells mixes UDP and TCP.
+func (s *Series) NodeMethod() string {
+	for _, samples := range s.Cells {
+		if len(samples.Positions("")) > 0 {
+			return ""
+		}
+	}
+	return raw.MethodConnect
+}
+
+// At returns the first-packet values at a position of a cell: system calls to a plain cluster IP, by the NodeMethod.
 func (s *Series) At(cell Cell, position int) estimate.Sample {
-	samples := s.Cells[cell.ID()]
-	return samples.Packets(raw.FirstPacket, samples.NodeMethod(), position)
+	return s.Cells[cell.ID()].Packets(raw.FirstPacket, s.NodeMethod(), position)
 }
 
 // Positions are the dispatch positions probed in a cell, in order, without the miss and the empty ruleset.
 func (s *Series) Positions(cell Cell) []int {
-	samples := s.Cells[cell.ID()]
-	return samples.Positions(samples.NodeMethod())
+	return s.Cells[cell.ID()].Positions(s.NodeMethod())
 }
 
 // Details are the groups of a cell in a stable order.

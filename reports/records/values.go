@@ -11,7 +11,7 @@ import (
 )
 
 // NodeMethods are the methods of first packets that the node itself sends, in one system call: sendto (the empty string)
-// and, where the cluster has no UDP Service, connect. A cell has one of them.
+// and, where the cluster has no UDP Service, connect. A cell of a run has one of them.
 var NodeMethods = []string{"", raw.MethodConnect}
 
 // FlowMethods are the methods of first packets that travel between namespaces, in the order of the page.
@@ -19,14 +19,6 @@ var FlowMethods = []string{"handshake", "echo", "established"}
 
 // Methods of first packets.
 var Methods = slices.Concat(NodeMethods, FlowMethods)
-
-// NodeMethod is the method of a cell's first packets that the node itself sends.
-func (c *Samples) NodeMethod() string {
-	if len(c.Positions("")) == 0 && len(c.Positions(raw.MethodConnect)) > 0 {
-		return raw.MethodConnect
-	}
-	return ""
-}
 
 func MethodName(method string) string { return cmp.Or(method, "sendto") }
 

@@ -31,12 +31,14 @@ func keyFigures(c *records.Collection) []KeyFigures {
 				Rules:       rulesTotal(samples),
 			}
 			k.PeakRSS = medianOf(comparison.LargestOf(raw.PeakRSS)(samples, comparison.SameSource{}))
-			switch p := s.Positions(cell); {
-			case len(p) > 0 && samples.NodeMethod() == raw.MethodConnect:
-				k.FirstSYNLast = described(s.LastPosition(cell))
-			case len(p) > 0:
-				k.FirstPacketFirst, k.FirstPacketLast = described(s.At(cell, p[0])), described(s.LastPosition(cell))
-				k.FirstPacketMiss = described(s.At(cell, -1))
+			at := func(method string, position int) *estimate.Distribution {
+				return described(samples.Packets(raw.FirstPacket, method, position))
+			}
+			if p := samples.Positions(""); len(p) > 0 {
+				k.FirstPacketFirst, k.FirstPacketLast, k.FirstPacketMiss = at("", p[0]), at("", p[len(p)-1]), at("", -1)
+			}
+			if p := samples.Positions(raw.MethodConnect); len(p) > 0 {
+				k.FirstSYNLast = at(raw.MethodConnect, p[len(p)-1])
 			}
 			out = append(out, k)
 		}

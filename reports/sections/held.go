@@ -1,7 +1,6 @@
 package sections
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 	"text/template"
@@ -146,7 +145,11 @@ func (s *Summary) clauseValues(line records.SweepLine, series, clause string) []
 		if clause == ClauseNPL && k.Programming != nil {
 			note(k.Cell, k.Programming.P99, k.Programming.P99Low, k.Programming.P99High)
 		}
-		if d := cmp.Or(k.FirstPacketLast, k.FirstSYNLast); clause == ClausePacket && d != nil {
+		packet := k.FirstPacketLast
+		if s.onlyTCP(series) {
+			packet = k.FirstSYNLast
+		}
+		if d := packet; clause == ClausePacket && d != nil {
 			note(k.Cell, d.P99, d.P99Low, d.P99High)
 		}
 		switch {
@@ -283,4 +286,9 @@ func (c Capacity) sloText() string {
 		return "all SLOs"
 	}
 	return c.Clause + " ≤ " + doc.TrimTick(doc.Format(c.Limit, "s"))
+}
+
+// onlyTCP reports whether the first packets of a series are all of TCP: a bound for several sizes is judged by one protocol.
+func (s *Summary) onlyTCP(series string) bool {
+	return !slices.ContainsFunc(s.KeyFigures, func(k KeyFigures) bool { return k.Series == series && k.FirstPacketLast != nil })
 }
