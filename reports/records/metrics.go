@@ -74,7 +74,7 @@ var metricTexts = []metricText{
 	{raw.ReachableAfterVisible, GroupFlows, "first packet to a new endpoint, after the tables showed the change"},
 	{raw.UnreachableAfterVisible, GroupFlows, "last packet to an old endpoint, after the tables showed the change"},
 	{raw.FlowsUnobserved, GroupFlows, "unobserved flows"},
-	{raw.ControlFailure, GroupFlows, "flow lost by a machine that was too busy"},
+	{raw.ControlFailure, GroupFlows, "flow that timed out together with flows past the rules"},
 	{raw.FaultDuration, GroupFaults, "duration of a fault"},
 	{raw.FaultDetected, GroupFaults, "time to detect a fault"},
 	{raw.FaultRepaired, GroupFaults, "time to recover from a fault"},
