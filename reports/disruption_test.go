@@ -4,6 +4,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -185,6 +186,22 @@ func TestUnwatchedFlows(t *testing.T) {
 	}
 	if text := strings.Join(s.DisruptionAnswers(), "\n"); !strings.Contains(text, "Not observed: 7 flows more") {
 		t.Errorf("sentences %s", text)
+	}
+}
+
+// A stream of which nothing was observed, as behind a proxy that drops every forwarded packet, is no good result.
+func TestNoFlowObserved(t *testing.T) {
+	y := synthetic.StreamRun(synthetic.StreamModels[2:3], 2, 1, 200, 1)
+	for i := range y.Records {
+		if r := &y.Records[i]; r.Metric == raw.Flow {
+			r.Metric, r.Outcome = raw.ControlFailure, "timeout"
+		}
+	}
+	y.Records = slices.DeleteFunc(y.Records, func(r raw.Record) bool { return r.Metric == raw.LongLivedFlow })
+	dir := t.TempDir()
+	_, markdown := outputs(t, dir, buildOf(t, y, dir, Options{NoPNG: true}))
+	if !strings.Contains(markdown, "Flows that were not observed") || strings.Contains(markdown, "No new flow failed") || strings.Contains(markdown, "none of") {
+		t.Error(markdown)
 	}
 }
 

@@ -191,9 +191,9 @@ func flows(s *sections.Summary) []verdict.Flows {
 		return faultFlows(s)
 	}
 	for _, d := range s.DisruptionsOf(cells[0]) {
-		if total := d.During(); total.Flows > 0 {
+		if total := d.During(); total.Flows+d.Unwatched > 0 {
 			out = append(out, verdict.Flows{Series: d.Series, Flows: total.Flows, Failed: total.Failed, Misrouted: total.Misrouted,
-				LongBroken: total.LongLivedTCPBroken + total.LongLivedUDPRemoved})
+				LongBroken: total.LongLivedTCPBroken + total.LongLivedUDPRemoved, Unobserved: d.Unwatched, Stream: total.Flows + d.Unwatched})
 		}
 	}
 	return out
@@ -210,7 +210,12 @@ func faultFlows(s *sections.Summary) []verdict.Flows {
 				total.Flows, total.Failed, total.Misrouted = total.Flows+f.Flows, total.Failed+f.Failed, total.Misrouted+f.Misrouted
 			}
 		}
-		if total.Flows > 0 {
+		for _, d := range s.DisruptionsOf(cell) {
+			if d.Series == one {
+				total.Unobserved, total.Stream = d.Unwatched, d.During().Flows+d.Unwatched
+			}
+		}
+		if total.Flows+total.Unobserved > 0 {
 			out = append(out, total)
 		}
 	}

@@ -66,10 +66,10 @@ func Disruptions(c *records.Collection) []Disruption {
 	for _, cell := range c.Cells {
 		for _, s := range c.Series {
 			samples := s.Cells[cell.ID()]
-			if samples == nil || !(samples.Has(raw.Flow) || samples.Has(raw.LongLivedFlow)) {
+			if samples == nil {
 				continue
 			}
-			d := Disruption{Series: s.Name, Cell: cell, Steps: DisruptedSteps(samples)}
+			d := Disruption{Series: s.Name, Cell: cell}
 			for _, r := range samples.Records {
 				switch r.Metric {
 				case raw.FlowsUnobserved:
@@ -78,7 +78,10 @@ func Disruptions(c *records.Collection) []Disruption {
 					d.Unwatched++
 				}
 			}
-			out = append(out, d)
+			if d.Unwatched > 0 || samples.Has(raw.Flow) || samples.Has(raw.LongLivedFlow) {
+				d.Steps = DisruptedSteps(samples)
+				out = append(out, d)
+			}
 		}
 	}
 	return out

@@ -15,6 +15,8 @@ const (
 	saturatedFrom = 0.95
 	// busyFrom is the share from which the verdict warns.
 	busyFrom = 0.7
+	// unobservedFrom is the share of unobserved flows above which the others say nothing of all.
+	unobservedFrom = 0.05
 	// mostNamed bounds the subjects that one kind of line names.
 	mostNamed = 4
 )
@@ -75,7 +77,11 @@ type Faults struct {
 type Flows struct {
 	Series                               string
 	Flows, Failed, Misrouted, LongBroken int
+	Unobserved, Stream                   int // flows of the stream that were not observed, and all of it
 }
+
+// halfSeen reports whether so many flows were not observed that a lack of failures is no good sign.
+func (f Flows) halfSeen() bool { return float64(f.Unobserved) > unobservedFrom*float64(f.Stream) }
 
 // Move is the advice on a move from one proxier to another.
 type Move struct {
@@ -255,18 +261,24 @@ func never(one Faults) string {
 }
 
 func flows(f Facts) (out []doc.Line) {
-	var clean, around []string
+	var clean, around, unseen []string
 	least, during := 0, ""
 	if len(f.Faults) > 0 {
 		during = " between a fault and the recovery"
 	}
 	for _, one := range f.Flows {
+		if one.halfSeen() {
+			unseen = append(unseen, fmt.Sprintf("%s %s of %s", one.Series, doc.Grouped(int64(one.Unobserved)), doc.Grouped(int64(one.Stream))))
+		}
 		failed := one.Failed
 		if len(f.Faults) > 0 && failed > 0 { // faults are meant to cost flows: they have a line of their own
 			around = append(around, fmt.Sprintf("%s %s (%.2g %% of %s)", one.Series, doc.Grouped(int64(failed)), 100*float64(failed)/float64(one.Flows), doc.Grouped(int64(one.Flows))))
 			failed = 0
 		}
 		if one.Failed+one.Misrouted+one.LongBroken == 0 {
+			if one.halfSeen() {
+				continue
+			}
 			clean = append(clean, one.Series)
 			if least == 0 || one.Flows < least {
 				least = one.Flows
@@ -290,6 +302,10 @@ func flows(f Facts) (out []doc.Line) {
 	out = bounded(out)
 	if len(around) > 0 {
 		out = append(out, doc.Line{Level: doc.Care, Text: "New flows that failed between a fault and the recovery: " + strings.Join(around, ", ") + "."})
+	}
+	if len(unseen) > 0 {
+		out = append(out, doc.Line{Level: doc.Care, Text: "Flows that were not observed, since flows past the rules failed too, or the observer had no CPU: " + strings.Join(unseen, ", ") +
+			". They may have failed because of the proxy."})
 	}
 	if len(clean) > 0 {
 		out = append(out, doc.Line{Level: doc.Good, Text: fmt.Sprintf("No new flow failed or went to a wrong endpoint%s with %s (%s or more with each).", during, doc.JoinWords(clean), doc.Plural(least, "flow"))})

@@ -28,6 +28,8 @@ func TestRules(t *testing.T) {
 			[]string{"bad: B did not recover from 3 of 19 faults: flush nat.", "care: C: a recovery was observed from 2 of 3 faults.", "bad: D did not recover from any of 4 faults.", "good: Recovered from every fault: A (19 of 19, the slowest after 12.0 s)."}},
 		{"flows", Facts{Flows: []Flows{{Series: "A", Flows: 400}, {Series: "B", Flows: 400, Failed: 114, Misrouted: 2}, {Series: "C", Flows: 300}}},
 			[]string{"bad: B: 114 of 400 new flows failed and 2 new flows went to a wrong endpoint.", "good: No new flow failed or went to a wrong endpoint with A and C (300 flows or more"}},
+		{"unobserved flows", Facts{Flows: []Flows{{Series: "A", Flows: 40, Unobserved: 360, Stream: 400}, {Series: "B", Flows: 380, Unobserved: 20, Stream: 400}, {Series: "C", Flows: 300, Failed: 1, Unobserved: 100, Stream: 400}, {Series: "D", Unobserved: 400, Stream: 400}}},
+			[]string{"bad: C: 1 of 300 new flows failed.", "care: Flows that were not observed, since flows past the rules failed too, or the observer had no CPU: A 360 of 400, C 100 of 400, D 400 of 400.", "good: No new flow failed or went to a wrong endpoint with B (380 flows or more"}},
 		{"flows around faults", Facts{Faults: []Faults{{Series: "A", Times: 1, Recovered: 1, Slowest: 1}}, Flows: []Flows{{Series: "A", Flows: 400, Failed: 7}, {Series: "B", Flows: 400, Failed: 8, Misrouted: 2}}},
 			[]string{"good: Recovered", "bad: B: 2 new flows went to a wrong endpoint.", "care: New flows that failed between a fault and the recovery: A 7 (1.8 % of 400), B 8 (2 % of 400)."}},
 		{"the control differs", Facts{Control: Control{22e-6, 48e-6}}, []string{"care: The control differs between the subjects: a packet of an established flow, which no rule concerns, takes 22.0 µs to 48.0 µs."}},
