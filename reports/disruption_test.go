@@ -119,6 +119,7 @@ func TestVerdictDifferences(t *testing.T) {
 		}
 		all = append(all, beyond, busy)
 	}
+	all = append(all, raw.Record{Subject: "synclab/iptables-nft", Services: 2, Endpoints: 1, Rep: 1, Metric: raw.ColdStart, Value: 1, Unit: "s"}) // and no packets
 	y := synthetic.StreamRun(synthetic.StreamModels[2:3], 2, 1, 200, 1)
 	y.Records = all
 	dir := t.TempDir()
@@ -132,6 +133,8 @@ func TestVerdictDifferences(t *testing.T) {
 		"| kube-proxy/nftables | all | all | 1 | – | looped | nothing | – |",
 		"| kube-proxy/ipvs | external-ip-other-port | outside | 1 | forwarded | refused | cluster-ip-on-node | ns/a:http TCP IPv4 |",
 		"1 packet to ports that no Service has looped",
+		"Not compared: 1 packet not observed; no packets of synclab/iptables-nft to compare.",
+		"no documented difference explains it. 1 packet not observed; no packets of synclab/iptables-nft to compare.",
 	} {
 		if !strings.Contains(markdown, want) {
 			t.Errorf("no %q in\n%s", want, markdown)

@@ -69,7 +69,7 @@ instead: from a pod, from the node and from outside. That compares subjects whos
 rules cannot be compared: modes nftables, ipvs and userspace, and any other program.
 The first subject is the reference.
 
-The exit status is 1 if a difference is unexplained, 2 for bad input, and 3 if synclab
+The exit status is 1 if a difference is unexplained or a packet looped, 2 for bad input, and 3 if synclab
 could not compare: that says nothing about the proxiers.`,
 		Example: `  synclab conform                                     # every scenario of the library
   synclab conform --random 2000 --seed 7              # random clusters
@@ -143,17 +143,25 @@ func (f *conformFlags) byPackets(cmd *cobra.Command, args []string, s streams) e
 
 // verdictOfPackets returns what decides the exit status of a comparison by packets.
 func verdictOfPackets(answers sections.PacketAnswers) error {
-	text := ""
-	if len(answers.Missing) > 0 {
-		text = "no packets of " + doc.JoinWords(answers.Missing) + " to compare: see above"
+	var parts []string
+	if answers.Unexplained > 0 {
+		parts = append(parts, doc.Plural(answers.Unexplained, "unexplained difference"))
 	}
+	if answers.Looped > 0 {
+		parts = append(parts, doc.Plural(answers.Looped, "packet")+" looped")
+	}
+	failed := len(parts) > 0
+	if unseen := answers.Unseen(); unseen != "" {
+		parts = append(parts, unseen+": see above")
+	}
+	err := errors.New(strings.Join(parts, "; "))
 	switch {
-	case answers.Unexplained > 0:
-		return errors.New(strings.TrimSuffix(doc.Plural(answers.Unexplained, "unexplained difference")+"; "+text, "; "))
-	case text != "":
-		return &notCompared{errors.New(text)}
+	case failed:
+		return err
 	case answers.Packets == 0:
-		return &notCompared{errors.New("no packets were compared")}
+		return &notCompared{errors.New(strings.Join(append([]string{"no packets were compared"}, parts...), "; "))}
+	case len(answers.Missing) > 0:
+		return &notCompared{err}
 	}
 	return nil
 }

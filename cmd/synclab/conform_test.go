@@ -146,6 +146,9 @@ func TestConformStatus(t *testing.T) {
 	}{
 		{verdictOfPackets(sections.PacketAnswers{Packets: 9}), exitDone},
 		{verdictOfPackets(sections.PacketAnswers{Packets: 9, Unexplained: 1, Missing: []string{"x/y"}}), exitFailed},
+		{verdictOfPackets(sections.PacketAnswers{Packets: 9, Looped: 2}), exitFailed},
+		{verdictOfPackets(sections.PacketAnswers{Packets: 9, Busy: 1}), exitDone},
+		{verdictOfPackets(sections.PacketAnswers{Busy: 9}), exitNotCompared},
 		{verdictOfPackets(sections.PacketAnswers{Packets: 9, Missing: []string{"x/y"}}), exitNotCompared},
 		{verdictOfPackets(sections.PacketAnswers{}), exitNotCompared},
 		{ofComparison(errors.New("no namespace")), exitNotCompared},

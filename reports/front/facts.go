@@ -49,7 +49,8 @@ func facts(s *sections.Summary) verdict.Facts {
 	}
 	f.Faults, f.Flows, f.Moves = faults(s), flows(s), moves(s)
 	answers := s.PacketAnswers()
-	f.Answers = verdict.Answers{Packets: answers.Packets, Unexplained: answers.Unexplained, Looped: answers.Looped, Reference: answers.Reference}
+	f.Answers = verdict.Answers{Packets: answers.Packets, Unexplained: answers.Unexplained, Looped: answers.Looped, Busy: answers.Busy,
+		Reference: answers.Reference, Missing: len(answers.Missing), Unseen: answers.Unseen()}
 	if len(f.Moves) > 0 { // a run for moves is no comparison: each subject runs for a part of it
 		f.SLOs, f.Loads = nil, nil
 	} else if c := s.LargestComparison(); c != nil {

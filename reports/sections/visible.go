@@ -128,8 +128,8 @@ func explainedBy(d verdictDifference, reference, other string) string {
 const loops, wrongEndpoint = "looped", "wrong endpoint"
 
 // verdictsOf returns how the packets of a series ended, and counts those that ended wrong with any subject: answers by
-// endpoints of other Services, and loops.
-func verdictsOf(c *records.Samples) (ends map[verdictKey]string, wrong map[string]int) {
+// endpoints of other Services, and loops. It counts busy ones, which were not observed, apart.
+func verdictsOf(c *records.Samples) (ends map[verdictKey]string, wrong map[string]int, busy int) {
 	ends, wrong = map[verdictKey]string{}, map[string]int{}
 	for _, r := range c.Records {
 		if r.Metric != raw.PacketVerdict {
@@ -137,6 +137,7 @@ func verdictsOf(c *records.Samples) (ends map[verdictKey]string, wrong map[strin
 		}
 		switch {
 		case r.Outcome == raw.TooBusy:
+			busy++
 			continue
 		case strings.Contains(r.Outcome, loops): // whatever the reference does
 			wrong[loops]++
@@ -146,16 +147,29 @@ func verdictsOf(c *records.Samples) (ends map[verdictKey]string, wrong map[strin
 		}
 		ends[verdictKey{r.Service, r.Family, r.Protocol, r.Target, r.Method, r.Kind}] = r.Outcome
 	}
-	return ends, wrong
+	return ends, wrong, busy
 }
 
-// PacketAnswers counts the packets that a subject and the reference both sent, those whose end nothing explains, and those
-// that looped. The first subject with packets is the reference.
+// PacketAnswers counts the packets that a subject and the reference both sent, those whose end nothing explains, those
+// that looped, and those not observed, since packets past the rules failed too. The first subject with packets is the
+// reference.
 type PacketAnswers struct {
-	Packets, Unexplained, Looped int
-	Reference                    string
-	// Missing are the subjects without packets, such as those that were stopped.
+	Packets, Unexplained, Looped, Busy int
+	Reference                          string
+	// Missing are the subjects without packets where others have some, such as those that were stopped.
 	Missing []string
+}
+
+// Unseen says what was not compared; empty: nothing.
+func (a PacketAnswers) Unseen() string {
+	var parts []string
+	if a.Busy > 0 {
+		parts = append(parts, doc.Plural(a.Busy, "packet")+" not observed")
+	}
+	if len(a.Missing) > 0 {
+		parts = append(parts, "no packets of "+doc.JoinWords(a.Missing)+" to compare")
+	}
+	return strings.Join(parts, "; ")
 }
 
 // PacketAnswers compares how packets ended.
@@ -168,14 +182,20 @@ func (s *Summary) PacketAnswers() PacketAnswers {
 func (s *Summary) answersSection() doc.Section {
 	out := doc.Section{ID: "answers", Title: "Who answers packets otherwise", Short: "Answers"}
 	t, all := s.answersTable()
-	if all.Packets == 0 && all.Unexplained == 0 && all.Looped == 0 {
+	if all.Packets+all.Unexplained+all.Looped+all.Busy == 0 && len(all.Missing) == 0 {
 		return out
 	}
 	note := fmt.Sprintf("%s real packets, by address and source, compared with %s: ", doc.Grouped(int64(all.Packets)), all.Reference)
-	if len(t.Rows) == 0 {
+	switch {
+	case all.Packets+all.Unexplained+all.Looped == 0:
+		note = "No packet was compared."
+	case len(t.Rows) == 0:
 		note += "no difference."
-	} else {
+	default:
 		note += fmt.Sprintf("%d differences that nothing explains.", all.Unexplained)
+	}
+	if unseen := all.Unseen(); unseen != "" {
+		note += " Not compared: " + unseen + "."
 	}
 	out.Add(doc.Block{Note: note}, doc.Block{Table: t})
 	return out
@@ -187,22 +207,23 @@ func (s *Summary) answersTable() (t *doc.Table, all PacketAnswers) {
 		{Name: "Addresses", Short: "count", Numeric: true}, {Name: "Reference"}, {Name: "Subject's"}, {Name: "Explained by"}, {Name: "Such as", On: doc.Page | doc.Markdown}}}
 	for _, cell := range s.Collected.Cells {
 		var first map[verdictKey]string
+		var missing []string
 		for _, one := range s.Collected.Series {
 			var ends map[verdictKey]string
 			var wrong map[string]int
 			if samples := one.Cells[cell.ID()]; samples != nil {
-				ends, wrong = verdictsOf(samples)
-			}
-			if len(ends) == 0 {
-				if !slices.Contains(all.Missing, one.Name) {
-					all.Missing = append(all.Missing, one.Name)
-				}
-				continue
+				busy := 0
+				ends, wrong, busy = verdictsOf(samples)
+				all.Busy += busy
 			}
 			all.Unexplained += wrong[wrongEndpoint]
 			all.Looped += wrong[loops]
 			for _, what := range slices.Sorted(maps.Keys(wrong)) {
 				t.Add(s.SeriesCell(one.Name), settingsCell(cell), doc.Text("all"), doc.Text("all"), doc.Int(wrong[what]), doc.None(), doc.Text(what), doc.Text("nothing"), doc.None())
+			}
+			if len(ends) == 0 {
+				missing = append(missing, one.Name)
+				continue
 			}
 			if first == nil {
 				first, all.Reference = ends, one.Name
@@ -221,7 +242,11 @@ func (s *Summary) answersTable() (t *doc.Table, all PacketAnswers) {
 				t.Add(s.SeriesCell(one.Name), settingsCell(cell), doc.Text(d.target), doc.Text(d.source), doc.Int(d.n), doc.Text(d.before), doc.Text(d.after), doc.Text(explained), doc.Text(d.example))
 			}
 		}
+		if first != nil {
+			all.Missing = append(all.Missing, missing...)
+		}
 	}
+	all.Missing = records.Distinct(all.Missing)
 	return t, all
 }
 

@@ -90,10 +90,11 @@ type Move struct {
 	Reasons          []string
 }
 
-// Answers counts packets that two subjects answer differently, and packets that looped.
+// Answers counts packets that two subjects answer differently, packets that looped, packets that were not observed, and
+// subjects without packets. Unseen says the last two in words.
 type Answers struct {
-	Packets, Unexplained, Looped int
-	Reference                    string
+	Packets, Unexplained, Looped, Busy, Missing int
+	Reference, Unseen                           string
 }
 
 // SLO is the result of one SLO for a subject: Up is the largest size that meets it, Down the first that violates it; 0: none.
@@ -318,14 +319,25 @@ func answers(f Facts) (out []doc.Line) {
 	if a.Looped > 0 {
 		out = []doc.Line{{Level: doc.Bad, Text: fmt.Sprintf("%s to ports that no Service has looped: the node took them more than once, or sent them back.", doc.Plural(a.Looped, "packet"))}}
 	}
+	unseen := ""
+	if a.Unseen != "" {
+		unseen = " " + doc.UpperFirst(a.Unseen) + "."
+	}
 	switch {
 	case a.Packets == 0 && a.Unexplained == 0, a.Unexplained == 0 && a.Looped > 0:
+		if unseen != "" {
+			out = append(out, doc.Line{Level: doc.Care, Text: "Packets that were not compared:" + unseen})
+		}
 		return out
 	case a.Unexplained == 0:
-		return []doc.Line{{Level: doc.Good, Text: fmt.Sprintf("All subjects answer packets as %s does, but for documented differences (%s compared).", a.Reference, doc.Plural(a.Packets, "packet"))}}
+		level, same := doc.Good, "All subjects answer packets as "+a.Reference+" does"
+		if a.Missing > 0 || float64(a.Busy) > unobservedFrom*float64(a.Packets+a.Busy) {
+			level, same = doc.Care, "Packets that were observed end as with "+a.Reference
+		}
+		return []doc.Line{{Level: level, Text: fmt.Sprintf("%s, but for documented differences (%s compared).%s", same, doc.Plural(a.Packets, "packet"), unseen)}}
 	}
-	return append(out, doc.Line{Level: doc.Bad, Text: fmt.Sprintf("%s of %s ended otherwise than with %s, and no documented difference explains it.",
-		doc.Grouped(int64(a.Unexplained)), doc.Plural(a.Packets, "packet"), a.Reference)})
+	return append(out, doc.Line{Level: doc.Bad, Text: fmt.Sprintf("%s of %s ended otherwise than with %s, and no documented difference explains it.%s",
+		doc.Grouped(int64(a.Unexplained)), doc.Plural(a.Packets, "packet"), a.Reference, unseen)})
 }
 
 func slos(f Facts) (out []doc.Line) {
