@@ -49,6 +49,8 @@ type Evidence struct {
 	Options  proxier.Options
 	Families []corev1.IPFamily
 	Objects  *sim.Objects
+	// Node are the addresses on the node's device.
+	Node []netip.Addr
 
 	// Saved are the tables of iptables by family, with rules of other programs.
 	Saved map[corev1.IPFamily]Saved
@@ -96,6 +98,8 @@ type Evidence struct {
 	expected *expected
 	plans    map[corev1.IPFamily]*plan.Plan
 	walked   *walked
+	// healthPorts is nil until HealthPorts makes it.
+	healthPorts []HealthPort
 }
 
 // Traffic counts the outcomes of a stream's flows.

@@ -98,7 +98,7 @@ func good(t *testing.T, subject Subject) *Evidence {
 	cfg.ClusterCIDR = random.RandomPods
 	node := netip.MustParseAddr(random.RandomNode4)
 	e := &Evidence{
-		Subject: subject, Seed: 1, Families: []corev1.IPFamily{ipv4}, Objects: o, SyncPeriod: time.Second, Syncs: 10,
+		Subject: subject, Seed: 1, Families: []corev1.IPFamily{ipv4}, Objects: o, Node: []netip.Addr{node}, SyncPeriod: time.Second, Syncs: 10,
 		Options: proxier.Options{
 			Config: cfg, NodeName: "node-0", NodeIPs: []netip.Addr{node}, Machine: proxier.Machine{RandomFully: true, BPF: true},
 			Addresses: func() ([]netip.Addr, error) { return []netip.Addr{netip.MustParseAddr("127.0.0.1"), node}, nil },

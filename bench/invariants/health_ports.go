@@ -38,9 +38,13 @@ type HealthAnswer struct {
 // weightHeader has the number of ready endpoints, for load balancers that weigh nodes.
 const weightHeader = "X-Load-Balancing-Endpoint-Weight"
 
-// HealthPorts returns where the health check NodePorts must answer: at each address of the node that takes NodePorts.
+// HealthPorts returns where the health check NodePorts must answer: at each address of the node's device that takes
+// NodePorts. It makes the list once.
 func (e *Evidence) HealthPorts() ([]HealthPort, error) {
-	var all []HealthPort
+	if e.healthPorts != nil {
+		return e.healthPorts, nil
+	}
+	all := []HealthPort{}
 	taken := e.takenPorts()
 	for _, family := range e.Families {
 		addrs, err := e.healthAddresses(family)
@@ -60,6 +64,7 @@ func (e *Evidence) HealthPorts() ([]HealthPort, error) {
 	slices.SortFunc(all, func(a, b HealthPort) int {
 		return cmp.Or(strings.Compare(a.Service.String(), b.Service.String()), a.At.Compare(b.At))
 	})
+	e.healthPorts = all
 	return all, nil
 }
 
@@ -79,13 +84,10 @@ func (e *Evidence) takenPorts() map[uint16]int {
 	return taken
 }
 
-// healthAddresses returns the node's addresses at which health check NodePorts listen. kube-proxy's mode nftables
-// takes the node's primary addresses if the configuration names none.
+// healthAddresses returns the addresses of the node's device at which health check NodePorts listen. Those that the
+// subject adds to devices of its own, such as cluster IPs, are the Services'. kube-proxy's mode nftables takes the node's
+// primary addresses if the configuration names none.
 func (e *Evidence) healthAddresses(family corev1.IPFamily) ([]netip.Addr, error) {
-	world, err := e.world()
-	if err != nil {
-		return nil, err
-	}
 	cfg := e.Options.Config
 	if !e.Subject.Own && e.Subject.nftables() && len(cfg.NodePortAddresses) == 0 {
 		cfg = cfg.DeepCopy()
@@ -95,7 +97,7 @@ func (e *Evidence) healthAddresses(family corev1.IPFamily) ([]netip.Addr, error)
 	if err != nil {
 		return nil, err
 	}
-	addrs, _ := ports.Select(world.Local)
+	addrs, _ := ports.Select(e.Node)
 	return slices.DeleteFunc(addrs, netip.Addr.IsLinkLocalUnicast), nil // these need a zone
 }
 
