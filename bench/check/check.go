@@ -42,7 +42,7 @@ type Checks struct {
 	left      *invariants.Leftover
 	met       metFlows
 	restores  restores
-	noted     bool // that health check NodePorts are not checked
+	noted     string // how many health check NodePorts were asked, if not all
 }
 
 // Count counts a result of a flow, unless a fault may have made it fail.
