@@ -133,12 +133,21 @@ func (r *Checks) Check(ctx context.Context, c *scenarios.Check, name string) err
 		if err != nil {
 			return err
 		}
-		r.left, r.restarted = left, nil
-		r.met.forget()
-		r.restores.forget()
+		r.checked(c.Invariants, left)
 		r.RecordResults(results)
 		return nil
 	}
+}
+
+// checked forgets what the checked invariants have used as evidence: the next check begins anew. One that only asks the
+// subject has used nothing.
+func (r *Checks) checked(names []string, left *invariants.Leftover) {
+	if asksOnly(names) {
+		return
+	}
+	r.left, r.restarted = left, nil
+	r.met.forget()
+	r.restores.forget()
 }
 
 // lookAgain is the time from a check that found a violation to the next check.
