@@ -29,6 +29,13 @@ func (f *failures) add(text string) {
 	f.last.Add(text)
 }
 
+// forget drops the errors of earlier steps: what does not converge later has other reasons.
+func (f *failures) forget() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.last = process.Errors{}
+}
+
 func (f *failures) lines() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -2,6 +2,7 @@ package host
 
 import (
 	"bytes"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -52,6 +53,31 @@ func TestWorkIsThatOfTheChanges(t *testing.T) {
 				t.Errorf("work began at %v, want %v", r.Work.Began, start)
 			}
 		})
+	}
+}
+
+// A failure of an earlier step is not the reason why a later one does not converge. Settles and checks belong to the step
+// before.
+func TestFailuresAreThoseOfTheStep(t *testing.T) {
+	r := &Host{Env: &pass.Env{Clock: testclock.NewFakeClock(time.Unix(1, 0))}}
+	late := errors.New("not converged")
+	for _, c := range []struct {
+		step scenarios.Step
+		want string
+	}{
+		{scenarios.Step{Fault: &scenarios.Fault{}}, "not converged; the subject reports: restore refused"},
+		{scenarios.Step{Settle: &scenarios.Settle{}}, "not converged; the subject reports: restore refused"},
+		{scenarios.Step{Check: &scenarios.Check{}}, "not converged; the subject reports: restore refused"},
+		{scenarios.Step{Churn: &scenarios.Churn{}}, "not converged"},
+		{scenarios.Step{Settle: &scenarios.Settle{}}, "not converged"},
+	} {
+		r.BeginWork(&c.step, c.step.Kind())
+		if c.step.Fault != nil {
+			r.failed.add("restore refused")
+		}
+		if got := r.Why(late).Error(); got != c.want {
+			t.Errorf("after step %s: %q, want %q", c.step.Kind(), got, c.want)
+		}
 	}
 }
 
