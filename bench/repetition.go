@@ -189,7 +189,7 @@ func (r *repetition) steps(ctx context.Context) error {
 		if err == nil {
 			err = r.do(ctx, step, name)
 		}
-		r.recordStalls()
+		r.readStalls()
 		if err != nil {
 			return fmt.Errorf("step %s: %w", name, err)
 		}

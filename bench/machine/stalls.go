@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,24 +26,34 @@ type Stall struct {
 	Seconds float64 // 0: the kernel does not say
 	Task    string  // empty: the kernel does not say
 	Text    string  // of the log
+	// Subject is the CPU and the process, as the kernel writes them, and At the time of the record since the kernel's start.
+	Subject string
+	At      time.Duration
 }
 
-// stalls match the kernel's messages (kernel/watchdog.c, hung_task.c, rcu/tree_stall.h). Their groups are task and
-// seconds. Processes may write to the log too, but put their names first.
+// Continues reports whether the kernel reports the stall before again: it repeats the report of one that lasts, with its
+// whole time. A stall that began after the report before is another one.
+func (s *Stall) Continues(before *Stall) bool {
+	return s.Kind == before.Kind && s.Subject == before.Subject && s.Seconds > before.Seconds && before.Seconds > 0 &&
+		(s.At-before.At).Seconds() < s.Seconds
+}
+
+// stalls match the kernel's messages (kernel/watchdog.c, hung_task.c, rcu/tree_stall.h). Their groups are the
+// subject's parts, task and seconds. Processes may write to the log too, but put their names first.
 var stalls = []struct {
 	kind    string
 	message *regexp.Regexp
 }{
-	{SoftLockup, regexp.MustCompile(`^(NMI )?(watchdog: )?BUG: soft lockup - CPU#\d+ stuck for (?P<seconds>\d+)s! \[(?P<task>[^\]]*?)(:\d+)?\]`)},
+	{SoftLockup, regexp.MustCompile(`^(NMI )?(watchdog: )?BUG: soft lockup - (?P<subject>CPU#\d+) stuck for (?P<seconds>\d+)s! \[(?P<subject>(?P<task>[^\]]*?)(:\d+)?)\]`)},
 	{HardLockup, regexp.MustCompile(`^(NMI )?(watchdog: )?(CPU\d+: )?Watchdog detected hard LOCKUP on cpu`)},
-	{HungTask, regexp.MustCompile(`^INFO: task (?P<task>.*):\d+ (<[^>]*> )?blocked .*for more than (?P<seconds>\d+) seconds`)},
+	{HungTask, regexp.MustCompile(`^INFO: task (?P<subject>(?P<task>.*):\d+) (<[^>]*> )?blocked .*for more than (?P<seconds>\d+) seconds`)},
 	{RCUStall, regexp.MustCompile(`^(rcu: )?INFO: rcu\S* (self-)?detected (expedited )?stalls? on CPU`)},
 }
 
 // ParseStall reads a record of /dev/kmsg: "priority,sequence,time,flags;text", and perhaps more lines. ok is false for
 // all records but those of a stall.
 func ParseStall(record string) (s Stall, ok bool) {
-	_, text, _ := strings.Cut(record, ";")
+	head, text, _ := strings.Cut(record, ";")
 	text, _, _ = strings.Cut(text, "\n")
 	for _, stall := range stalls {
 		groups := stall.message.FindStringSubmatch(text)
@@ -50,11 +61,19 @@ func ParseStall(record string) (s Stall, ok bool) {
 			continue
 		}
 		s = Stall{Kind: stall.kind, Text: strings.TrimSpace(text)}
-		if i := stall.message.SubexpIndex("task"); i > 0 {
-			s.Task = groups[i]
+		if fields := strings.Split(head, ","); len(fields) > 2 {
+			micros, _ := strconv.ParseInt(fields[2], 10, 64) // digits, by the kernel
+			s.At = time.Duration(micros) * time.Microsecond
 		}
-		if i := stall.message.SubexpIndex("seconds"); i > 0 {
-			s.Seconds, _ = strconv.ParseFloat(groups[i], 64) // digits, by the pattern
+		for i, name := range stall.message.SubexpNames() {
+			switch name {
+			case "task":
+				s.Task = groups[i]
+			case "seconds":
+				s.Seconds, _ = strconv.ParseFloat(groups[i], 64) // digits, by the pattern
+			case "subject":
+				s.Subject = strings.TrimSpace(s.Subject + " " + groups[i])
+			}
 		}
 		return s, true
 	}

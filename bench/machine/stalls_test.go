@@ -14,13 +14,13 @@ func TestParseStall(t *testing.T) {
 		record string
 		want   Stall
 	}{
-		{"0,1312,903112745,-;watchdog: BUG: soft lockup - CPU#0 stuck for 26s! [nft:4711]", Stall{SoftLockup, 26, "nft", ""}},
-		{"0,1312,903112745,-;watchdog: BUG: soft lockup - CPU#11 stuck for 23s! [nft]\n SUBSYSTEM=cpu\n", Stall{SoftLockup, 23, "nft", ""}},
-		{"0,1,1,c;watchdog: BUG: soft lockup - CPU#3 stuck for 112s! [kworker/3:1:88]", Stall{SoftLockup, 112, "kworker/3:1", ""}},
+		{"0,1312,903112745,-;watchdog: BUG: soft lockup - CPU#0 stuck for 26s! [nft:4711]", Stall{Kind: SoftLockup, Seconds: 26, Task: "nft", Subject: "CPU#0 nft:4711"}},
+		{"0,1312,903112745,-;watchdog: BUG: soft lockup - CPU#11 stuck for 23s! [nft]\n SUBSYSTEM=cpu\n", Stall{Kind: SoftLockup, Seconds: 23, Task: "nft", Subject: "CPU#11 nft"}},
+		{"0,1,1,c;watchdog: BUG: soft lockup - CPU#3 stuck for 112s! [kworker/3:1:88]", Stall{Kind: SoftLockup, Seconds: 112, Task: "kworker/3:1", Subject: "CPU#3 kworker/3:1:88"}},
 		{"0,7,2,-;NMI watchdog: Watchdog detected hard LOCKUP on cpu 2", Stall{Kind: HardLockup}},
 		{"0,7,2,-;watchdog: CPU5: Watchdog detected hard LOCKUP on cpu 5", Stall{Kind: HardLockup}},
-		{"3,8,2,-;INFO: task iptables-restor:812 blocked for more than 120 seconds.", Stall{HungTask, 120, "iptables-restor", ""}},
-		{"3,8,2,-;INFO: task kworker/u8:2:81 blocked in I/O wait for more than 241 seconds.", Stall{HungTask, 241, "kworker/u8:2", ""}},
+		{"3,8,2,-;INFO: task iptables-restor:812 blocked for more than 120 seconds.", Stall{Kind: HungTask, Seconds: 120, Task: "iptables-restor", Subject: "iptables-restor:812"}},
+		{"3,8,2,-;INFO: task kworker/u8:2:81 blocked in I/O wait for more than 241 seconds.", Stall{Kind: HungTask, Seconds: 241, Task: "kworker/u8:2", Subject: "kworker/u8:2:81"}},
 		{"3,9,2,-;rcu: INFO: rcu_preempt self-detected stall on CPU", Stall{Kind: RCUStall}},
 		{"3,9,2,-;rcu: INFO: rcu_sched detected stalls on CPUs/tasks:", Stall{Kind: RCUStall}},
 		{"3,9,2,-;rcu: INFO: rcu_preempt detected expedited stalls on CPUs/tasks: { 0-....D } 21 jiffies s: 5 root: 0x1/.", Stall{Kind: RCUStall}},
@@ -34,8 +34,30 @@ func TestParseStall(t *testing.T) {
 		if ok != (c.want.Kind != "") || ok && got.Text == "" {
 			t.Errorf("%q: %+v, %t", c.record, got, ok)
 		}
-		if got.Text = ""; got != c.want {
+		if got.Text, got.At = "", 0; got != c.want {
 			t.Errorf("%q: %+v, want %+v", c.record, got, c.want)
+		}
+	}
+}
+
+// The kernel reports a stall that lasts several times, with its whole time.
+func TestContinues(t *testing.T) {
+	const first = "0,1,100000000,-;watchdog: BUG: soft lockup - CPU#1 stuck for 22s! [nft:4711]"
+	for _, c := range []struct {
+		what, record string
+		want         bool
+	}{
+		{"longer", "0,9,126000000,-;watchdog: BUG: soft lockup - CPU#1 stuck for 48s! [nft:4711]", true},
+		{"another CPU", "0,9,126000000,-;watchdog: BUG: soft lockup - CPU#2 stuck for 48s! [nft:4711]", false},
+		{"another process", "0,9,126000000,-;watchdog: BUG: soft lockup - CPU#1 stuck for 48s! [nft:4712]", false},
+		{"no longer", "0,9,126000000,-;watchdog: BUG: soft lockup - CPU#1 stuck for 22s! [nft:4711]", false},
+		{"one that began later", "0,9,400000000,-;watchdog: BUG: soft lockup - CPU#1 stuck for 26s! [nft:4711]", false},
+		{"another kind", "3,9,126000000,-;INFO: task nft:4711 blocked for more than 120 seconds.", false},
+	} {
+		before, ok := ParseStall(first)
+		s, also := ParseStall(c.record)
+		if !ok || !also || s.Continues(&before) != c.want {
+			t.Errorf("%s: %+v continues %+v: %t, want %t", c.what, s, before, !c.want, c.want)
 		}
 	}
 }
