@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"path"
 	"reflect"
 	"slices"
 	"strconv"
@@ -52,8 +51,16 @@ type head struct {
 		ResourceVersion   any    `json:"resourceVersion"`
 		CreationTimestamp any    `json:"creationTimestamp"`
 	} `json:"metadata"`
-	Status any               `json:"status"`
-	Items  []json.RawMessage `json:"items"`
+	Status any             `json:"status"`
+	Items  json.RawMessage `json:"items"` // of any type: custom resources have such fields too
+}
+
+// items returns the objects of a list.
+func (h head) items() (items []json.RawMessage, err error) {
+	if h.Items != nil {
+		err = json.Unmarshal(h.Items, &items)
+	}
+	return items, err
 }
 
 // object names the object. Only kinds that are known to have a namespace get the default one.
@@ -95,13 +102,11 @@ func (m *manifests) readFile(file inputFile) {
 		if len(m.problems) > manyFaults {
 			return
 		}
-		if m.readList(d) {
+		if m.refuseError(d) || m.readList(d) {
 			continue
 		}
 		if len(d.text) > largestDocument {
-			m.problems = append(m.problems, (&fragment{document: &document{file: d.file, above: d.above}}).fault("", "",
-				fmt.Sprintf("a document of more than %d MiB that cannot be read item by item: "+
-					"write a list in block style as kubectl does, or as JSON, or as several documents", largestDocument>>20)))
+			m.refuseLarge(d)
 			continue
 		}
 		text, err := parse(d.text)
@@ -123,7 +128,7 @@ func (m *manifests) readObject(at *fragment, expected schema.GroupVersionKind) {
 	case 'n': // null
 		return
 	case '[':
-		m.readItems(at, "", expected)
+		m.readItems(at, head{Items: at.json}, "", expected)
 		return
 	case '{':
 	default:
@@ -132,13 +137,13 @@ func (m *manifests) readObject(at *fragment, expected schema.GroupVersionKind) {
 	}
 	var h head
 	if err := casejson.UnmarshalCaseSensitivePreserveInts(at.json, &h); err != nil {
-		m.refuse(at, at.typeFault("", reflect.TypeFor[head]()))
+		m.refuseHead(at, h.Kind, at.headFault())
 		return
 	}
 	inferred := false // only support bundles have objects without a kind
 	if h.APIVersion == "" && h.Kind == "" {
-		if expected.Empty() && (h.Metadata.Name != "" || len(h.Items) > 0) {
-			expected = kindOfFile(at.document.file, len(h.Items) > 0)
+		if expected.Empty() {
+			expected = at.inferKind(h)
 			inferred = !expected.Empty()
 		}
 		h.APIVersion, h.Kind = expected.ToAPIVersionAndKind()
@@ -153,7 +158,7 @@ func (m *manifests) readObject(at *fragment, expected schema.GroupVersionKind) {
 		return
 	}
 	if isList(h.Kind) {
-		m.readItems(at, "items", itemKind(h.Kind, version))
+		m.readItems(at, h, "items", itemKind(h.Kind, version))
 		return
 	}
 	at.dumped = h.isDumped() || inferred
@@ -176,59 +181,19 @@ func (m *manifests) readObject(at *fragment, expected schema.GroupVersionKind) {
 }
 
 // readItems reads the items of a list, at a path of its own in the fragment.
-func (m *manifests) readItems(at *fragment, path string, item schema.GroupVersionKind) {
+func (m *manifests) readItems(at *fragment, h head, path string, item schema.GroupVersionKind) {
 	if strings.Count(at.path, "[") > deepestList {
 		m.refuse(at, at.fault("list", "", fmt.Sprintf("more than %d lists in each other", deepestList)))
 		return
 	}
-	items := []json.RawMessage{}
-	err := json.Unmarshal(at.json, &items)
-	if path != "" {
-		var h head
-		err = casejson.UnmarshalCaseSensitivePreserveInts(at.json, &h)
-		items = h.Items
-	}
+	items, err := h.items()
 	if err != nil {
-		m.refuse(at, at.fault("", path, "not a list"))
+		m.refuseHead(at, h.Kind, at.fault("", path, "not a list"))
 		return
 	}
 	for i, text := range items {
 		m.readObject(&fragment{document: at.document, path: join(at.path, fmt.Sprintf("%s[%d]", path, i)), json: text}, item)
 	}
-}
-
-// refuseKindless refuses what is no Kubernetes object. A folder may hold other files.
-func (m *manifests) refuseKindless(at *fragment, h head) {
-	wanted := slices.ContainsFunc(slices.Collect(maps.Keys(wantedKinds)), func(k schema.GroupKind) bool { return k.Kind == h.Kind })
-	if at.document.found && !wanted {
-		m.left.add(at, "", "document", "not a Kubernetes object: apiVersion or kind is missing")
-		return
-	}
-	m.refuse(at, at.fault(h.object(), "", "not a Kubernetes object: apiVersion or kind is missing"))
-}
-
-// kindOfFile returns the kind of objects without one, from the names that support bundles and Sonobuoy give to their
-// files: services/default.json, core_v1_services.json.
-func kindOfFile(file string, list bool) schema.GroupVersionKind {
-	folder, base := path.Split(strings.ToLower(strings.ReplaceAll(file, ":", "/")))
-	base = strings.TrimSuffix(base, ".gz")
-	base = strings.TrimSuffix(base, path.Ext(base))
-	names := []string{path.Base(folder), base}
-	if at := strings.LastIndexByte(base, '_'); at >= 0 { // no namespace has such a name
-		names = []string{base[at+1:], path.Base(folder)}
-	}
-	for _, name := range names {
-		for kind, version := range wantedKinds {
-			if version == "" || strings.TrimSuffix(strings.ToLower(kind.Kind), "s")+"s" != name {
-				continue
-			}
-			if list {
-				kind.Kind += "List"
-			}
-			return kind.WithVersion(version)
-		}
-	}
-	return schema.GroupVersionKind{}
 }
 
 // itemKind returns the kind of a list's items. It is empty for kind List, whose items may be of any kind.
