@@ -179,3 +179,18 @@ ports: [{name: "", port: 8080, protocol: TCP}]
 		}
 	}
 }
+
+// An object of a dump with several faults is one line that counts them; a strict reader lists all.
+func TestReadObjectsCountsFaults(t *testing.T) {
+	const text = "apiVersion: v1\nkind: Service\nmetadata: {name: plum, uid: a}\n" +
+		"spec: {clusterIP: 10.96.3.1, ports: [{name: a, port: 0}, {name: b, port: 70000}, {name: c, port: -1}, {name: d, port: -2}]}\n"
+	left := ""
+	readText(t, ReadOptions{LeftOut: func(l LeftOut) { left += l.String() }, NoServices: true}, text)
+	if !strings.Contains(left, "spec.ports[0].port: ") || !strings.HasSuffix(left, "(and 7 more)") {
+		t.Errorf("left out %q", left)
+	}
+	_, err := ReadObjects([]string{"-"}, strings.NewReader(text), ReadOptions{Strict: true})
+	if err == nil || strings.Count(err.Error(), "spec.ports[") != 8 {
+		t.Errorf("strict: %v", err)
+	}
+}

@@ -288,30 +288,34 @@ func (m *manifests) completeServices() {
 
 // reject refuses an object that has faults, or leaves it out. It reports whether there are any.
 func (m *manifests) reject(kind string, object metav1.Object, errs ...*field.Error) bool {
+	if len(errs) == 0 {
+		return false
+	}
 	at := m.found[object]
-	var faults []*InputError
+	m.dropped[object] = true
+	fault := func(err *field.Error) *InputError {
+		return at.fault(sim.ObjectName(kind, object), err.Field, err.ErrorBody())
+	}
+	if m.leavesOut(at) {
+		m.left.addUnusable(at, fault(errs[0]), len(errs)-1) // to find a place takes time: only the first is shown
+		return true
+	}
 	for _, err := range errs {
-		faults = append(faults, at.fault(sim.ObjectName(kind, object), err.Field, err.ErrorBody()))
-		if at.dumped && len(faults) == 2 {
-			break // only the first is shown
-		}
+		m.problems = append(m.problems, fault(err))
 	}
-	m.refuse(at, faults...)
-	if len(faults) > 0 {
-		m.dropped[object] = true
-	}
-	return len(faults) > 0
+	return true
 }
 
-// refuse records the faults of an object. An object of an API server is left out instead: a proxy would ignore it, too.
-func (m *manifests) refuse(at *fragment, faults ...*InputError) {
-	if at.dumped && !m.opts.Strict && len(faults) > 0 {
-		m.left.addUnusable(at, faults[0], len(faults)-1)
+// leavesOut reports whether an object that cannot be used is left out: one of an API server, as a proxy would ignore it, too.
+func (m *manifests) leavesOut(at *fragment) bool { return at.dumped && !m.opts.Strict }
+
+// refuse records the fault of an object, or leaves the object out.
+func (m *manifests) refuse(at *fragment, fault *InputError) {
+	if m.leavesOut(at) {
+		m.left.addUnusable(at, fault, 0)
 		return
 	}
-	for _, fault := range faults {
-		m.problems = append(m.problems, fault)
-	}
+	m.problems = append(m.problems, fault)
 }
 
 // maxFaults limits a report: more than 20 faults usually have one cause.
