@@ -125,7 +125,7 @@ func (f *manifestFlags) register(cmd *cobra.Command) {
 // registerStrict adds the flag that all inputs of a command share.
 func registerStrict(cmd *cobra.Command) {
 	if cmd.Flags().Lookup("strict") == nil {
-		cmd.Flags().Bool("strict", false, "refuse what is otherwise left out with a message: objects of a dump that cannot be used, and unknown fields of these and of the configuration")
+		cmd.Flags().Bool("strict", false, "refuse what is otherwise left out with a message: objects of a dump that cannot be used, files of a folder that cannot be read, and unknown fields, also of the configuration")
 		moreFlags(cmd, "strict")
 	}
 }

@@ -1,10 +1,13 @@
 package manifests
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 const plumService = `{"apiVersion":"v1","kind":"Service","metadata":{"name":"plum","uid":"a"},"spec":{"clusterIP":"10.96.3.1","ports":[{"port":80}]}}`
@@ -105,5 +108,28 @@ func TestReadObjectsKindOfManifest(t *testing.T) {
 		if err := read(text); err != nil {
 			t.Errorf("%s%v", text, err)
 		}
+	}
+}
+
+// Files of a folder that cannot be read are left out, in a line for each reason.
+func TestReadObjectsUnreadable(t *testing.T) {
+	dir := t.TempDir()
+	in := func(name string) string { return filepath.Join(dir, name) }
+	if err := errors.Join(
+		os.WriteFile(in("svc.json"), []byte(plumService), 0o600),
+		os.Symlink("gone", in("a.yaml")), os.Symlink("gone", in("b.yaml")), os.Symlink("loop.yaml", in("loop.yaml")),
+		unix.Mkfifo(in("pipe.yaml"), 0o600), os.Symlink(t.TempDir(), in("folder.yaml")),
+	); err != nil {
+		t.Fatal(err)
+	}
+	want := "a.yaml: file and 1 more: no such file or directory\nfolder.yaml: file and 1 more: not a regular file\nloop.yaml: file: too many levels of symbolic links\n"
+	if os.Geteuid() != 0 { // root may read all
+		if err := errors.Join(os.Mkdir(in("shut"), 0), os.WriteFile(in("own.yaml"), nil, 0)); err != nil {
+			t.Fatal(err)
+		}
+		want += "own.yaml: file and 1 more: permission denied\n"
+	}
+	if left, err := readLeft(dir); err != nil || left != want {
+		t.Errorf("left out\n%serror %v; want\n%s", left, err, want)
 	}
 }

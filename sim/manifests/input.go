@@ -46,16 +46,18 @@ type inputFile struct {
 type inputs struct {
 	files []inputFile
 	left  int64 // bytes that may still be read
+	// leaveOut is called with the files of folders that cannot be read; nil: they are refused.
+	leaveOut func(file, reason string)
 }
 
 var url = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://`)
 
 // openInputs reads the named files, and folders in lexical order.
-func openInputs(paths []string, stdin io.Reader) ([]inputFile, error) {
+func openInputs(paths []string, stdin io.Reader, leaveOut func(file, reason string)) ([]inputFile, error) {
 	if len(paths) == 0 {
 		return nil, errors.New("no file, directory or - (stdin) to read objects from")
 	}
-	in := &inputs{left: largestInput}
+	in := &inputs{left: largestInput, leaveOut: leaveOut}
 	for i, path := range paths {
 		if err := in.open(path, stdin, slices.Index(paths, "-") < i); err != nil {
 			return nil, fmt.Errorf("read objects: %w", err)
@@ -96,7 +98,11 @@ func (in *inputs) readFolder(folder string) error {
 	before := len(in.files)
 	// With the slash, a link to a folder is followed.
 	err := filepath.WalkDir(folder+"/", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || !isManifest(path) {
+		switch {
+		case err != nil && entry != nil && path != folder+"/" && in.leaveOut != nil: // a folder in it
+			in.leaveOut(path, reasonOf(err))
+			return nil
+		case err != nil || entry.IsDir() || !isManifest(path):
 			return err
 		}
 		below, err := filepath.Rel(folder, path)
@@ -109,9 +115,18 @@ func (in *inputs) readFolder(folder string) error {
 		return in.readFile(path, true)
 	})
 	if err == nil && len(in.files) == before {
-		err = fmt.Errorf("%s: holds no *.yaml, *.yml or *.json", folder)
+		err = fmt.Errorf("%s: holds no *.yaml, *.yml or *.json that can be read", folder)
 	}
 	return err
+}
+
+// reasonOf returns an error without the file's name and the failed call.
+func reasonOf(err error) string {
+	var failed *fs.PathError
+	if errors.As(err, &failed) {
+		err = failed.Err
+	}
+	return err.Error()
 }
 
 func checkDepth(name, below string) error {
@@ -121,29 +136,42 @@ func checkDepth(name, below string) error {
 	return nil
 }
 
-// readFile reads a file. A file of a folder must be regular: it is opened without waiting for a writer.
+// readFile reads a file. A file of a folder that cannot be read is left out.
 func (in *inputs) readFile(name string, found bool) error {
+	f, size, err := openFile(name, found)
+	switch {
+	case err != nil && found && in.leaveOut != nil:
+		in.leaveOut(name, reasonOf(err))
+		return nil
+	case err != nil:
+		return err
+	}
+	defer f.Close()
+	return in.read(f, name, size, found)
+}
+
+// openFile opens a file, and returns its size; 0: unknown. A file of a folder must be regular: it is opened without
+// waiting for a writer.
+func openFile(name string, found bool) (*os.File, int64, error) {
 	flags := os.O_RDONLY
 	if found {
 		flags |= unix.O_NONBLOCK
 	}
 	f, err := os.OpenFile(name, flags, 0)
 	if err != nil {
-		return err
+		return nil, 0, err
 	}
-	defer f.Close()
 	stat, err := f.Stat()
-	if err != nil {
-		return err
+	switch {
+	case err != nil:
+	case stat.Mode().IsRegular():
+		return f, stat.Size(), nil
+	case found:
+		err = &fs.PathError{Op: "read", Path: name, Err: errors.New("not a regular file")}
+	default:
+		return f, 0, nil
 	}
-	if found && !stat.Mode().IsRegular() {
-		return fmt.Errorf("%s: not a regular file", name)
-	}
-	size := stat.Size()
-	if !stat.Mode().IsRegular() {
-		size = 0
-	}
-	return in.read(f, name, size, found)
+	return nil, 0, errors.Join(err, f.Close())
 }
 
 // read unpacks a file of a size, 0 if it is unknown, and adds its text. An archive is a folder of files.
@@ -155,7 +183,7 @@ func (in *inputs) read(r io.Reader, name string, size int64, found bool) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		buffered, size = bufio.NewReaderSize(io.LimitReader(unpacked, largestUnpacked), 4096), 0
+		buffered, size = bufio.NewReaderSize(&bounded{unpacked, largestUnpacked}, 4096), 0
 	}
 	if header, _ := buffered.Peek(262); len(header) == 262 && string(header[257:]) == "ustar" && !found {
 		return in.readArchive(tar.NewReader(buffered), name)
@@ -169,6 +197,21 @@ func (in *inputs) read(r io.Reader, name string, size int64, found bool) error {
 	}
 	in.files = append(in.files, inputFile{name, text, found})
 	return nil
+}
+
+// bounded fails at a number of bytes. io.LimitReader would end there, as a truncated file does.
+type bounded struct {
+	io.Reader
+	left int64
+}
+
+func (b *bounded) Read(p []byte) (n int, err error) {
+	if b.left <= 0 {
+		return 0, fmt.Errorf("more than %d MiB when unpacked: unpack it, and name the folders that hold Services, EndpointSlices and Nodes", largestUnpacked>>20)
+	}
+	n, err = b.Reader.Read(p[:min(int64(len(p)), b.left)])
+	b.left -= int64(n)
+	return n, err
 }
 
 func (in *inputs) readArchive(archive *tar.Reader, name string) error {

@@ -8,8 +8,8 @@ import (
 // LeftOut is an object of the input that is not used, and how many more there are of its kind for the same reason.
 type LeftOut struct {
 	File   string
-	Line   int
-	Object string // "configmap ngx-conf"; "document" if it has no kind
+	Line   int    // 0: the file as a whole
+	Object string // "configmap ngx-conf"; "document" if it has no kind; "file" if it cannot be read
 	Reason string
 	More   int
 }
@@ -36,6 +36,20 @@ type omissions struct {
 
 // add counts an object. The line of the place is found only for the first of a kind, because that takes time.
 func (o *omissions) add(at *fragment, kind, object, reason string) {
+	if line := o.count(kind, reason); line != nil {
+		line.File, line.Line, line.Object = at.document.file, at.line(""), object
+	}
+}
+
+// addFile counts a file that cannot be read.
+func (o *omissions) addFile(file, reason string) {
+	if line := o.count("file", reason); line != nil {
+		line.File, line.Object = file, "file"
+	}
+}
+
+// count counts an object, and returns the line to complete if it is the first of its kind.
+func (o *omissions) count(kind, reason string) *LeftOut {
 	if o.byKind == nil {
 		o.byKind, o.byReason = map[[2]string]*LeftOut{}, map[string]int{}
 	}
@@ -45,11 +59,12 @@ func (o *omissions) add(at *fragment, kind, object, reason string) {
 	}
 	if line := o.byKind[key]; line != nil {
 		line.More++
-		return
+		return nil
 	}
 	o.byReason[reason]++
-	o.byKind[key] = &LeftOut{File: at.document.file, Line: at.line(""), Object: object, Reason: reason}
+	o.byKind[key] = &LeftOut{Reason: reason}
 	o.lines = append(o.lines, o.byKind[key])
+	return o.byKind[key]
 }
 
 // addUnusable names an object of an API server that cannot be used.

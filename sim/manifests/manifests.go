@@ -44,7 +44,8 @@ type ReadOptions struct {
 	// MaxPods limits the pods that workloads make. Default 150,000, the most that Kubernetes is tested with: a typo in
 	// "replicas" must not exhaust the memory.
 	MaxPods int
-	// Strict refuses what is otherwise left out: objects of an API server that cannot be used, and their unknown fields.
+	// Strict refuses what is otherwise left out: objects of an API server that cannot be used, their unknown fields, and
+	// files of a folder that cannot be read.
 	Strict bool
 	// NoServices accepts objects without a Service among them: a state of a cluster in a sequence of states.
 	NoServices bool
@@ -110,10 +111,6 @@ func ReadObjects(paths []string, stdin io.Reader, opts ReadOptions) (*sim.Object
 	if err != nil {
 		return nil, err
 	}
-	files, err := openInputs(paths, stdin)
-	if err != nil {
-		return nil, err
-	}
 	input := newManifests(opts)
 	if opts.LeftOut != nil {
 		defer func() {
@@ -121,6 +118,14 @@ func ReadObjects(paths []string, stdin io.Reader, opts ReadOptions) (*sim.Object
 				opts.LeftOut(*line)
 			}
 		}()
+	}
+	leaveOut := input.left.addFile
+	if opts.Strict {
+		leaveOut = nil
+	}
+	files, err := openInputs(paths, stdin, leaveOut)
+	if err != nil {
+		return nil, err
 	}
 	for i := range files {
 		input.readFile(files[i])

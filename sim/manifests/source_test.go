@@ -26,8 +26,12 @@ func TestReadObjectsRefusesWhatIsNoFile(t *testing.T) {
 		"FIFO":             func(path string) error { return unix.Mkfifo(path, 0o600) },
 		"link to a device": func(path string) error { return os.Symlink("/dev/zero", path) },
 	} {
-		if _, err := ReadObjects([]string{folder(make)}, nil, ReadOptions{}); err == nil || !strings.Contains(err.Error(), "objects.yaml: not a regular file") {
-			t.Errorf("%s: %v", what, err)
+		dir := folder(make)
+		if _, err := ReadObjects([]string{dir}, nil, ReadOptions{Strict: true}); err == nil || !strings.Contains(err.Error(), "objects.yaml: not a regular file") {
+			t.Errorf("%s, strict: %v", what, err)
+		}
+		if left, err := readLeft(dir); err == nil || !strings.Contains(err.Error(), "holds no *.yaml, *.yml or *.json that can be read") || left != "objects.yaml: file: not a regular file\n" {
+			t.Errorf("%s alone: left out %q, %v", what, left, err)
 		}
 	}
 	text, err := os.ReadFile("testdata/manifests/ngx.yaml")
@@ -123,7 +127,7 @@ func TestReadObjectsLimits(t *testing.T) {
 	refused("an archive", "b.yaml: more than 1 files", stdin, packed)
 	refused("a folder", "more than 1 files", []string{filepath.Join(corpus, "same-twice")}, "")
 	largestUnpacked = 100_000
-	refused("an archive of large files", "stdin: unexpected EOF", stdin, packed)
+	refused("an archive of large files", "stdin: more than 0 MiB when unpacked: unpack it, and name the folders", stdin, packed)
 	deep := filepath.Join(append([]string{t.TempDir()}, strings.Split(strings.Repeat("d", deepestFolder+1), "")...)...)
 	if err := errors.Join(os.MkdirAll(deep, 0o700), os.WriteFile(filepath.Join(deep, "a.yaml"), service, 0o600)); err != nil {
 		t.Fatal(err)
