@@ -21,7 +21,8 @@ import (
 // are set twice, of which the last counts. kube-proxy goes on without the unknown ones.
 func (d *document) decode(cfg *v1alpha1.KubeProxyConfiguration) (unknown []*FieldError, err error) {
 	lines := d.lines()
-	for _, found := range d.twice() {
+	repeated := d.twice()
+	for _, found := range repeated {
 		unknown = append(unknown, d.problem(found.line, found.key, "is set twice, the last value counts"))
 	}
 	strict, err := kjson.UnmarshalStrict(d.json, cfg)
@@ -29,7 +30,8 @@ func (d *document) decode(cfg *v1alpha1.KubeProxyConfiguration) (unknown []*Fiel
 		return nil, d.wrongTypes(lines).orNil()
 	}
 	for _, one := range strict {
-		if m := strictError.FindStringSubmatch(one.Error()); m != nil {
+		m := strictError.FindStringSubmatch(one.Error())
+		if m != nil && (m[1] == "unknown" || len(repeated) == 0) { // of JSON, both report repeated keys
 			reason := map[string]string{"unknown": "unknown field", "duplicate": "is set twice, the last value counts"}[m[1]]
 			unknown = append(unknown, d.problem(lines[m[2]], m[2], reason))
 		}

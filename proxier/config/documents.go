@@ -81,6 +81,9 @@ func seen(kinds []string) string {
 // split returns the documents of a text, without empty ones.
 func split(file string, text []byte, above int) (all []*document, err error) {
 	one := func(from, to, above int) error {
+		if !hasContent(text[from:to]) {
+			return nil // the YAML parser refuses directives alone, as before the first "---"
+		}
 		d := &document{file: file, text: text[from:to], above: above}
 		if err := d.parse(); err != nil {
 			return err
@@ -106,6 +109,16 @@ func split(file string, text []byte, above int) (all []*document, err error) {
 	return all, one(from, offset, begun)
 }
 
+// hasContent reports whether a text has more than blank rows, comments and directives.
+func hasContent(text []byte) bool {
+	for row := range bytes.Lines(text) {
+		if row = bytes.TrimSpace(row); len(row) > 0 && row[0] != '#' && row[0] != '%' {
+			return true
+		}
+	}
+	return false
+}
+
 // parse converts the text to JSON, as kube-proxy does, and reads its head.
 func (d *document) parse() (err error) {
 	if d.json = d.text; !json.Valid(d.text) {
@@ -119,13 +132,16 @@ func (d *document) parse() (err error) {
 	return nil
 }
 
+// kindRow matches the kind of a configuration in YAML or JSON, but not a script or a comment that names it.
+var kindRow = regexp.MustCompile(`(?m)(?:^|[{,])[ \t]*["']?kind["']?[ \t]*:[ \t]*["']?` + kind + `\b`)
+
 // configMap returns the documents in a ConfigMap's texts, such as config.conf of kubeadm or config of EKS. A text of
 // another format, such as a script, has none.
 func (d *document) configMap() (all []*document, err error) {
 	lines := d.lines()
 	for _, key := range slices.Sorted(maps.Keys(d.Data)) {
 		text := d.Data[key]
-		if !strings.Contains(text, kind) {
+		if !kindRow.MatchString(text) {
 			continue
 		}
 		above, name := -1, d.file+", "+key
