@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
+
+	"synclab/sim"
 )
 
 // configMaps are the names under which installers keep kube-proxy's configuration in kube-system: kubeadm's, and EKS's.
@@ -34,7 +36,7 @@ func ProxyConfig(ctx context.Context, client kubernetes.Interface) (text []byte,
 			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceSystem},
 			Data:       maps.Clone(found.Data),
 		}
-		maps.DeleteFunc(kept.Data, func(_, text string) bool { return !strings.Contains(text, "KubeProxyConfiguration") })
+		maps.DeleteFunc(kept.Data, func(_, text string) bool { return !sim.IsProxyConfig(text) })
 		if len(kept.Data) > 0 {
 			text, err := yaml.Marshal(kept)
 			return text, "", err

@@ -25,7 +25,7 @@ func TestProxyConfig(t *testing.T) {
 		objects     []runtime.Object
 		text, empty string
 	}{
-		"kubeadm": {[]runtime.Object{configMap("kube-proxy", map[string]string{"config.conf": cfg, "kubeconfig.conf": "server: https://hidden"})}, "config.conf: |", ""},
+		"kubeadm": {[]runtime.Object{configMap("kube-proxy", map[string]string{"config.conf": cfg, "kubeconfig.conf": "server: https://hidden", "run.sh": "# hidden KubeProxyConfiguration"})}, "config.conf: |", ""},
 		"EKS": {[]runtime.Object{configMap("kube-proxy", map[string]string{"kubeconfig": "server: https://hidden"}),
 			configMap("kube-proxy-config", map[string]string{"config": cfg})}, "config: |", ""},
 		"none": {nil, "", "no configmap of kube-proxy, kube-proxy-config in kube-system has one"},

@@ -171,7 +171,7 @@ func (m *manifests) readObject(at *fragment, expected schema.GroupVersionKind) {
 	served, wanted := wantedKinds[kind.GroupKind()]
 	switch {
 	case !wanted:
-		m.left.add(at, h.Kind, h.object(), "does not concern a Service proxy")
+		m.left.add(at, h.Kind, h.object(), at.whyUnwanted(h.Kind))
 	case served == version.Version || at.dumped:
 		m.decode(at, h, servedKind(kind))
 	default:

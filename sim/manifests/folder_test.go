@@ -74,6 +74,19 @@ func TestReadObjectsForeignHead(t *testing.T) {
 	}
 }
 
+// A configuration of kube-proxy is no object of the cluster; a script that names it is no configuration.
+func TestReadObjectsSettings(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"apiVersion":"kubeproxy.config.k8s.io/v1alpha1","kind":"KubeProxyConfiguration"}`:                       "a.json:1: kubeproxyconfiguration: kube-proxy's settings: give them with --proxy-config\n",
+		`{"apiVersion":"v1","kind":"ConfigMap","data":{"a":"mode: ipvs\nkind: KubeProxyConfiguration\n","b":""}}`: "a.json:1: configmap: kube-proxy's settings: give them with --proxy-config\n",
+		`{"apiVersion":"v1","kind":"ConfigMap","data":{"a":"grep KubeProxyConfiguration"}}`:                       "a.json:1: configmap: does not concern a Service proxy\n",
+	} {
+		if left, err := besides(t, "a.json", text); err != nil || left != want {
+			t.Errorf("%s: left out %q, %v; want %q", text, left, err, want)
+		}
+	}
+}
+
 // Messages name what is missing, and quote kubectl.
 func TestReadObjectsKindless(t *testing.T) {
 	for text, want := range map[string]string{

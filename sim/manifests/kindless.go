@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -12,6 +13,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"synclab/sim"
 )
 
 // isWanted reports whether objects of a kind, or the objects in a list of a kind, may affect a proxy.
@@ -26,6 +29,20 @@ var wantedNames = func() (names []string) {
 	}
 	return names
 }()
+
+// whyUnwanted returns why an object of no wanted kind is left out.
+func (f *fragment) whyUnwanted(kind string) string {
+	var texts struct {
+		Data map[string]string `json:"data"`
+	}
+	if kind == "ConfigMap" && bytes.Contains(f.json, []byte("KubeProxyConfiguration")) {
+		_ = json.Unmarshal(f.json, &texts) // no texts, no configuration
+	}
+	if kind == "KubeProxyConfiguration" || slices.ContainsFunc(slices.Collect(maps.Values(texts.Data)), sim.IsProxyConfig) {
+		return "kube-proxy's settings: give them with --proxy-config"
+	}
+	return "does not concern a Service proxy"
+}
 
 // topKind matches the kind of a YAML document in block style; anyKind matches a wanted one, of any object.
 var (
