@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,14 +13,13 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/kube-proxy/config/v1alpha1"
-
 	"github.com/spf13/pflag"
-	"io/fs"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/kube-proxy/config/v1alpha1"
+
 	"synclab/bench/raw"
 	"synclab/bench/shim"
 	"synclab/bench/subject"
@@ -188,7 +188,8 @@ func capturedConfig(path string) string {
 	return strings.TrimSuffix(path, filepath.Ext(path)) + ".kube-proxy.yaml"
 }
 
-// load reads the file, and prints what is noteworthy. minor is the minor version of kube-proxy; 0: unknown.
+// load reads the file, and prints what is noteworthy. minor is the minor version of kube-proxy; 0: there is none, or each
+// subject has its own, which subject.CheckConfig checks.
 func (f *proxyConfigFlag) load(s streams, minor int) (*v1alpha1.KubeProxyConfiguration, error) {
 	if f.path == "" {
 		return config.New(), nil
@@ -199,9 +200,6 @@ func (f *proxyConfigFlag) load(s streams, minor int) (*v1alpha1.KubeProxyConfigu
 	}
 	return cfg, badInput(err)
 }
-
-// pinnedMinor is the minor version of the kube-proxy that is built by default.
-var pinnedMinor = upstream.Minor(upstream.Pinned)
 
 // chooseNode makes hostnameOverride the node of the proxies. Without such a node they run on the first.
 func (f *proxyConfigFlag) chooseNode(s streams, cfg *v1alpha1.KubeProxyConfiguration, o *sim.Objects) {

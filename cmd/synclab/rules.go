@@ -77,7 +77,7 @@ cluster. It needs no rights and no iptables.`,
 				return err
 			}
 			proxy.find(s, manifests.paths)
-			if o.config, err = proxy.load(s, pinnedMinor); err != nil {
+			if o.config, err = proxy.load(s, 0); err != nil {
 				return err
 			}
 			if o.config.Mode != config.ModeIPTables {

@@ -156,7 +156,7 @@ func (f *runFlags) read(cmd *cobra.Command, args []string, s streams) (o runOpti
 		return o, badUsage(cmd, "--trace: scenario %s has no step probe of method flow; pod-networks has one", f.o.scenario.Name)
 	}
 	f.proxy.find(s, f.manifests.paths)
-	if f.o.config, err = f.proxy.load(s, upstream.Minor(f.subjects.version())); err != nil {
+	if f.o.config, err = f.proxy.load(s, 0); err != nil {
 		return o, err
 	}
 	f.o.configFile = f.proxy.path

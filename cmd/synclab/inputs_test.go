@@ -1,0 +1,48 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// proxyConfigFile writes a configuration with more settings, and returns its path.
+func proxyConfigFile(t *testing.T, more string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "proxy.yaml")
+	text := "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n" + more + "\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Each kube-proxy of a run takes only the hidden metrics of its own previous version.
+func TestHiddenMetricsOfEachVersion(t *testing.T) {
+	file := proxyConfigFile(t, "showHiddenMetricsForVersion: '1.33'")
+	for subjects, want := range map[string]string{
+		"kube-proxy@v1.34.0/iptables-legacy":                            "",
+		"synclab/iptables-legacy":                                       "",
+		"kube-proxy@v1.34.0/iptables-legacy,kube-proxy/iptables-legacy": `kube-proxy/iptables-legacy: showHiddenMetricsForVersion: "1.33": kube-proxy 1.37 takes only "1.36"`,
+	} {
+		var flags runFlags
+		cmd := &cobra.Command{}
+		flags.register(cmd, "", "")
+		if err := cmd.ParseFlags([]string{"--proxy-config", file, "--subjects", subjects}); err != nil {
+			t.Fatal(err)
+		}
+		s := streams{strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}}
+		o, err := flags.read(cmd, nil, s)
+		if err != nil {
+			t.Errorf("%s: %v", subjects, err)
+			continue
+		}
+		if err := checkConfig(s, o); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %q", subjects, err, want)
+		}
+	}
+}
