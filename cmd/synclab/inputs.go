@@ -175,8 +175,11 @@ func (f *proxyConfigFlag) registerAs(cmd *cobra.Command, flag, usage string) {
 // find sets the file to the one captured together with the first of some objects, unless a file is given.
 func (f *proxyConfigFlag) find(s streams, objects []string) {
 	for _, path := range objects {
+		if f.path != "" || path == "-" {
+			continue
+		}
 		beside := capturedConfig(path)
-		if _, err := os.Stat(beside); f.path == "" && err == nil {
+		if _, err := os.Stat(beside); err == nil {
 			f.path = beside
 			fmt.Fprintf(s.err, "settings: %s, captured with %s\n", beside, path)
 		}
@@ -185,6 +188,7 @@ func (f *proxyConfigFlag) find(s streams, objects []string) {
 
 // capturedConfig returns the file in which a capture to path has the configuration of kube-proxy.
 func capturedConfig(path string) string {
+	path = strings.TrimSuffix(path, ".gz")
 	return strings.TrimSuffix(path, filepath.Ext(path)) + ".kube-proxy.yaml"
 }
 
@@ -194,6 +198,9 @@ func (f *proxyConfigFlag) load(s streams, minor int) (*v1alpha1.KubeProxyConfigu
 	if f.path == "" {
 		return config.New(), nil
 	}
+	if err := manifests.RefuseURL(f.path); err != nil {
+		return nil, badInput(fmt.Errorf("proxy configuration: %w", err))
+	}
 	cfg, notes, err := config.Load(f.path, config.LoadOptions{Strict: isStrict(f.flags), Minor: minor})
 	for _, note := range notes {
 		fmt.Fprintln(s.err, "note:", note)
@@ -201,10 +208,15 @@ func (f *proxyConfigFlag) load(s streams, minor int) (*v1alpha1.KubeProxyConfigu
 	return cfg, badInput(err)
 }
 
-// chooseNode makes hostnameOverride the node of the proxies. Without such a node they run on the first.
+// chooseNode makes hostnameOverride the node of the proxies. Without such a node, or in a cluster that is not
+// read from files (o is nil), they run on the first.
 func (f *proxyConfigFlag) chooseNode(s streams, cfg *v1alpha1.KubeProxyConfiguration, o *sim.Objects) {
 	name := strings.ToLower(strings.TrimSpace(cfg.HostnameOverride))
-	if name == "" || o == nil || len(o.Nodes) == 0 {
+	if name == "" || o != nil && len(o.Nodes) == 0 {
+		return
+	}
+	if o == nil {
+		fmt.Fprintf(s.err, "note: %s: hostnameOverride: %q is looked for only in a cluster from -f; proxies run on the first node\n", f.path, name)
 		return
 	}
 	if err := subject.ChooseNode(o, name); err != nil {

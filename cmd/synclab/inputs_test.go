@@ -46,3 +46,34 @@ func TestHiddenMetricsOfEachVersion(t *testing.T) {
 		}
 	}
 }
+
+// That a generated cluster has no node of the name hostnameOverride is noted.
+func TestHostnameOverrideOfAGeneratedCluster(t *testing.T) {
+	file := proxyConfigFile(t, "hostnameOverride: elm")
+	var stderr bytes.Buffer
+	s := streams{strings.NewReader(""), &bytes.Buffer{}, &stderr}
+	var flags runFlags
+	cmd := &cobra.Command{}
+	flags.register(cmd, "", "")
+	if err := cmd.ParseFlags([]string{"--proxy-config", file}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := flags.read(cmd, nil, s); err != nil || !strings.Contains(stderr.String(), `hostnameOverride: "elm" is looked for only in a cluster from -f`) {
+		t.Errorf("run: %v, %q", err, stderr.String())
+	}
+	if _, _, stderr := invoke(t, "rules", "mixed-types", "--services", "40", "--proxy-config", file); !strings.Contains(stderr, `hostnameOverride: no such node "elm"`) {
+		t.Errorf("rules: %q", stderr)
+	}
+}
+
+// Objects on standard input have no file beside them.
+func TestNoSettingsBesideStdin(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("-.kube-proxy.yaml", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var flag proxyConfigFlag
+	if flag.find(streams{err: &bytes.Buffer{}}, []string{"-"}); flag.path != "" {
+		t.Errorf("%q", flag.path)
+	}
+}

@@ -125,6 +125,7 @@ func TestUsageErrors(t *testing.T) {
 		{"subject twice", []string{"run", "--subjects", "synclab/iptables-nft,synclab/iptables-nft"}, []string{"twice"}},
 		{"subjects of one name", []string{"run", "--subjects", "exec:mine=/bin/a,exec:mine=/bin/b"}, []string{"exec:mine is given twice"}},
 		{"proxy configuration", []string{"run", "--strict", "--proxy-config", badConfig}, []string{"proxy.yaml:3: modus: unknown field"}},
+		{"configuration at a URL", []string{"run", "--proxy-config", "https://example.com/a.yaml"}, []string{"https://example.com/a.yaml is a URL: download it first"}},
 		{"no such manifest", []string{"run", "-f", filepath.Join(dir, "none.yaml")}, []string{"none.yaml"}},
 		{"generated and read", []string{"run", "-f", manifest, "--services", "3"}, []string{"--services", "-f"}},
 		{"rules of nothing", []string{"rules"}, []string{"-f FILE"}},

@@ -52,6 +52,14 @@ type inputs struct {
 
 var url = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://`)
 
+// RefuseURL refuses the name of a file that is a URL.
+func RefuseURL(path string) error {
+	if url.MatchString(path) {
+		return fmt.Errorf("%s is a URL: download it first, for example with curl -LO", path)
+	}
+	return nil
+}
+
 // openInputs reads the named files, and folders in lexical order.
 func openInputs(paths []string, stdin io.Reader, leaveOut func(file, reason string)) ([]inputFile, error) {
 	if len(paths) == 0 {
@@ -72,8 +80,9 @@ func (in *inputs) open(path string, stdin io.Reader, again bool) error {
 		return errors.New("stdin (-) can be read only once, and must be available")
 	case path == "-":
 		return in.read(stdin, "stdin", 0, false)
-	case url.MatchString(path):
-		return fmt.Errorf("%s is a URL: download it first, for example with curl -LO", path)
+	}
+	if err := RefuseURL(path); err != nil {
+		return err
 	}
 	stat, err := os.Stat(path)
 	if err != nil {
