@@ -89,8 +89,8 @@ every change, with its time. 'synclab plan --churn-from' replays it.`,
 }
 
 func runCapture(ctx context.Context, s streams, o captureOptions) error {
-	if _, err := os.Stat(o.out); o.out != "-" && !o.force && !errors.Is(err, fs.ErrNotExist) {
-		return badInput(fmt.Errorf("%s exists; --force replaces it", o.out))
+	if err := o.checkFiles(); err != nil {
+		return err
 	}
 	cfg, err := o.cluster.restConfig()
 	if err != nil {
@@ -138,7 +138,26 @@ func runCapture(ctx context.Context, s streams, o captureOptions) error {
 	return nil
 }
 
-// captureConfig writes the cluster's kube-proxy ConfigMap beside the objects, where commands with -f find it.
+// checkFiles refuses to replace a file, before the cluster is read. Beside a snapshot that is the one of an earlier capture
+// with kube-proxy's configuration, also if the new capture has none: commands with -f would use the earlier one.
+func (o captureOptions) checkFiles() error {
+	if o.out == "-" || o.force {
+		return nil
+	}
+	files := []string{o.out}
+	if o.length == 0 {
+		files = append(files, capturedConfig(o.out))
+	}
+	for _, file := range files {
+		if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
+			return badInput(fmt.Errorf("%s exists; --force replaces it", file))
+		}
+	}
+	return nil
+}
+
+// captureConfig writes the cluster's kube-proxy ConfigMap beside the objects, where commands with -f find it. Without one
+// it removes that of an earlier capture.
 func captureConfig(ctx context.Context, s streams, client kubernetes.Interface, o captureOptions) error {
 	empty := "it has addresses, which --anonymize cannot replace"
 	var text []byte
@@ -152,13 +171,20 @@ func captureConfig(ctx context.Context, s streams, client kubernetes.Interface, 
 			empty = err.Error() // the objects are written already
 		}
 	}
+	path := capturedConfig(o.out)
 	if text == nil {
 		fmt.Fprintf(s.err, "without kube-proxy's configuration: %s; --proxy-config gives it later\n", empty)
-		return nil
-	}
-	path := capturedConfig(o.out)
-	if _, err := os.Stat(path); !o.force && !errors.Is(err, fs.ErrNotExist) {
-		return badInput(fmt.Errorf("%s exists; --force replaces it", path))
+		if o.out == "-" || !o.force {
+			return nil
+		}
+		err := os.Remove(path)
+		if err == nil {
+			fmt.Fprintf(s.err, "removed %s, of an earlier capture\n", path)
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
 	}
 	if err := outfile.Write(path, text, 0o600); err != nil {
 		return err

@@ -201,6 +201,29 @@ func TestCaptureConfig(t *testing.T) {
 	if status, _, stderr := invoke(t, "capture", "--kubeconfig", kubeconfig, "--force", "--anonymize", "-o", filepath.Join(dir, "hidden.yaml")); status != exitDone || !strings.Contains(stderr, "without kube-proxy's configuration") {
 		t.Errorf("anonymized: status %d, %s", status, stderr)
 	}
+
+	packed := filepath.Join(dir, "snapshot.yaml.gz")
+	if raw, err := os.ReadFile(snapshot); err != nil || os.WriteFile(packed, raw, 0o600) != nil {
+		t.Fatal(err)
+	}
+	if _, _, stderr := invoke(t, "rules", "-f", packed); !strings.Contains(stderr, "settings: "+beside) {
+		t.Errorf("packed: %s", stderr)
+	}
+	if err := os.Remove(snapshot); err != nil {
+		t.Fatal(err)
+	}
+	again := []string{"capture", "--kubeconfig", kubeconfig, "--anonymize", "-o", snapshot}
+	if status, _, stderr := invoke(t, again...); status != exitUsage || exists(snapshot) || !strings.Contains(stderr, beside+" exists; --force replaces it") {
+		t.Errorf("over an earlier configuration: status %d, wrote %v, %s", status, exists(snapshot), stderr)
+	}
+	if status, _, stderr := invoke(t, append(again, "--force")...); status != exitDone || exists(beside) || !exists(snapshot) || !strings.Contains(stderr, "removed "+beside) {
+		t.Errorf("with --force: status %d, the earlier configuration is there: %v, %s", status, exists(beside), stderr)
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }
 
 func TestCaptureErrors(t *testing.T) {
