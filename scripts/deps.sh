@@ -1,5 +1,6 @@
 #!/bin/sh
-# Checks that the tools of scripts/tools.txt exist: those of the lab, or with the argument ci those of all tests. As root
+# Checks that the tools of scripts/tools.txt exist: those of the lab, or with the argument ci those of all tests (it tries
+# to install the optional ones, too). As root
 # it installs missing tools with the system's package manager. Otherwise it prints, in one line, what to install; it never
 # asks for more rights. The installation changes no firewall rule. With the argument packages it prints the lab's packages.
 set -eu
@@ -28,7 +29,6 @@ if [ "${1-}" = packages ]; then
 fi
 wanted=${1:-lab}
 missing=$(packages "$wanted")
-[ -n "$missing" ] || exit 0
 
 # Prints the command that installs "$@" here; fails if no package manager is known.
 install_command() {
@@ -55,19 +55,34 @@ give_up() {
 	exit 0
 }
 
-# shellcheck disable=SC2086 # a list of words on purpose
-command=$(install_command $missing) || give_up "install it with your system's package manager"
-[ "$(id -u)" -eq 0 ] || give_up "as root, run: $command"
-
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-echo "installing $missing: $command"
 # A fresh Debian image has no package lists yet.
+update=true
 if has apt-get; then
 	export DEBIAN_FRONTEND=noninteractive
-	command="apt-get update && $command"
+	update="apt-get update"
 fi
-if ! sh -c "$command" >"$log" 2>&1; then
-	tail -n 5 "$log" >&2
-	give_up "this failed: $command"
+install() {
+	echo "installing $1: $2"
+	command="$update && $2"
+	sh -c "$command" >"$log" 2>&1 || return 1
+	update=true
+}
+
+if [ -n "$missing" ]; then
+	# shellcheck disable=SC2086 # a list of words on purpose
+	command=$(install_command $missing) || give_up "install it with your system's package manager"
+	[ "$(id -u)" -eq 0 ] || give_up "as root, run: $command"
+	if ! install "$missing" "$command"; then
+		tail -n 5 "$log" >&2
+		give_up "this failed: $command"
+	fi
 fi
+
+# One by one: a package that a distribution lacks must not keep the others away.
+[ "$wanted" = ci ] && [ "$(id -u)" -eq 0 ] || exit 0
+for package in $(packages optional); do
+	command=$(install_command "$package") || exit 0
+	install "$package" "$command" || echo "without $package, which some tests need: $(tail -n 1 "$log")"
+done
