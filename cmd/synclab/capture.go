@@ -43,7 +43,8 @@ It only reads, and needs the right to list these three.
 
 If the cluster keeps kube-proxy's configuration in a ConfigMap of kube-system, as
 kubeadm and EKS do, and it may be read, it is written beside the file, as
-NAME.kube-proxy.yaml. Commands that read the file with -f use it.
+NAME.kube-proxy.yaml. Commands that read the file with -f use it. With --force, one of
+an earlier capture is replaced or removed.
 
 --anonymize replaces names, zones, addresses, ranges, NodePorts and times by random
 ones, consistently: the rules are as many and of the same shape. Nothing is kept
@@ -78,7 +79,7 @@ every change, with its time. 'synclab plan --churn-from' replays it.`,
 	flags.StringVar(&o.cluster.context, "context", "", "`name` of the kubeconfig's context (default: its current one)")
 	flags.BoolVar(&o.anonymize, "anonymize", false, "replace names and addresses, irreversibly, and omit everything that rules do not depend on")
 	flags.StringVarP(&o.out, "output", "o", "", "`file` to write, or - for stdout")
-	flags.BoolVar(&o.force, "force", false, "replace the file")
+	flags.BoolVar(&o.force, "force", false, "replace the file, and the one with kube-proxy's configuration")
 	flags.DurationVar(&o.length, "for", 0, "`time` to follow the cluster: write a trace, in lines of JSON, instead of a snapshot")
 	if err := errors.Join(cmd.MarkFlagFilename("kubeconfig"), cmd.MarkFlagFilename("output", "yaml", "yml")); err != nil {
 		panic(err)
