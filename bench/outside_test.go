@@ -193,12 +193,16 @@ func TestSameFamilies(t *testing.T) {
 	}
 }
 
-// Rules of backend userspace do not lead to endpoints, so checks of rules are refused.
+// Rules of backend userspace do not lead to endpoints, so checks of rules are refused. A check that only asks is not.
 func TestUserspaceIsNotChecked(t *testing.T) {
 	tr := newTrial(t, "cold-start", 10)
 	tr.options.Subjects = []string{"synclab/userspace"}
 	tr.options.Scenario.Steps = append(tr.options.Scenario.Steps, scenarios.Step{Check: &scenarios.Check{}})
 	if _, err := Execute(t.Context(), tr.options); err == nil || !strings.Contains(err.Error(), "synclab/userspace: step check") {
 		t.Errorf("a scenario with checks: %v", err)
+	}
+	tr.options.Scenario.Steps[len(tr.options.Scenario.Steps)-1].Check.Invariants = []string{"I14"}
+	if err := tr.options.fill(); err != nil {
+		t.Errorf("a check of I14: %v", err)
 	}
 }

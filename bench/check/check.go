@@ -52,12 +52,12 @@ func (r *Checks) Count(o *traffic.Observed, from, to string) {
 
 // needed reports whether the scenario has a check step for which sentinels are planted.
 func (r *Checks) needed() bool {
-	return slices.ContainsFunc(r.Scenario.Steps, func(s scenarios.Step) bool { return s.Check != nil && !asksOnly(s.Check.Invariants) })
+	return slices.ContainsFunc(r.Scenario.Steps, func(s scenarios.Step) bool { return s.Check != nil && !AsksOnly(s.Check.Invariants) })
 }
 
-// asksOnly reports whether the answers of the subject's own servers are all the evidence that the named invariants need.
+// AsksOnly reports whether the answers of the subject's own servers are all the evidence that the named invariants need.
 // Then no rules are read, which takes minutes in large clusters, and nothing is planted.
-func asksOnly(names []string) bool {
+func AsksOnly(names []string) bool {
 	asked := func(name string) bool { return name == "I11" || name == "I14" }
 	return len(names) > 0 && !slices.ContainsFunc(names, func(name string) bool { return !asked(name) })
 }
@@ -142,7 +142,7 @@ func (r *Checks) Check(ctx context.Context, c *scenarios.Check, name string) err
 // checked forgets what the checked invariants have used as evidence: the next check begins anew. One that only asks the
 // subject has used nothing.
 func (r *Checks) checked(names []string, left *invariants.Leftover) {
-	if asksOnly(names) {
+	if AsksOnly(names) {
 		return
 	}
 	r.left, r.restarted = left, nil
@@ -155,7 +155,7 @@ const lookAgain = time.Second
 
 // inspect gathers the evidence and runs the checkers.
 func (r *Checks) inspect(ctx context.Context, names []string, settled error) ([]invariants.Result, *invariants.Leftover, error) {
-	e, err := r.evidence(ctx, !asksOnly(names))
+	e, err := r.evidence(ctx, !AsksOnly(names))
 	if err != nil {
 		return nil, nil, err
 	}
