@@ -125,10 +125,10 @@ func TestShortSteps(t *testing.T) {
 	_, lost := w.NodeLoss(scenarios.NodeLoss{Nodes: 2})
 	trace, churned := w.Churn(scenarios.Churn{Rate: 1, Events: 3})
 	for _, err := range []error{lost, churned} {
-		var told strings.Builder
-		r := &repetition{Env: &pass.Env{Assignment: pass.Assignment{Objects: w.Objects()}, Messages: pass.NewMessageWriter(&told)}}
-		if err == nil || r.short("4:step", err) != nil || !strings.Contains(told.String(), "step 4:step: ") {
-			t.Errorf("%v: messages %q", err, told.String())
+		var said strings.Builder
+		r := &repetition{Env: &pass.Env{Assignment: pass.Assignment{Objects: w.Objects()}, Messages: pass.NewMessageWriter(&said)}}
+		if err == nil || r.short("4:step", err) != nil || !strings.Contains(said.String(), "step 4:step: ") {
+			t.Errorf("%v: messages %q", err, said.String())
 		}
 	}
 	if len(trace) != 0 {

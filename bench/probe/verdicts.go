@@ -11,6 +11,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"synclab/bench/flow"
 	"synclab/bench/mirror"
@@ -214,14 +216,18 @@ func (r *Probes) destinations(family corev1.IPFamily) []destination {
 func (r *Probes) endpointsByPort(family corev1.IPFamily) map[tracker.ServicePortName]map[netip.AddrPort]bool {
 	found := map[tracker.ServicePortName]map[netip.AddrPort]bool{}
 	objects := r.World.Objects()
+	slicesOf := map[types.NamespacedName][]*discoveryv1.EndpointSlice{}
+	for _, slice := range objects.Slices {
+		if string(slice.AddressType) == string(family) {
+			name := types.NamespacedName{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]}
+			slicesOf[name] = append(slicesOf[name], slice)
+		}
+	}
 	for _, svc := range objects.Services {
 		for i := range svc.Spec.Ports {
 			name := flow.PortName(svc, &svc.Spec.Ports[i])
 			found[name] = map[netip.AddrPort]bool{}
-			for _, slice := range objects.Slices {
-				if slice.Namespace != svc.Namespace || slice.Labels["kubernetes.io/service-name"] != svc.Name || string(slice.AddressType) != string(family) {
-					continue
-				}
+			for _, slice := range slicesOf[name.NamespacedName] {
 				for _, port := range slice.Ports {
 					if port.Port == nil || port.Name == nil || *port.Name != svc.Spec.Ports[i].Name {
 						continue

@@ -62,6 +62,19 @@ func TestPrintedByMany(t *testing.T) {
 	}
 }
 
+// writer returns a function that writes a file of a temporary folder, and returns its path.
+func writer(t *testing.T) func(name, text string) string {
+	t.Helper()
+	dir := t.TempDir()
+	return func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+}
+
 // invoke runs the program with args and returns its exit status and what it printed.
 func invoke(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	t.Helper()

@@ -191,14 +191,7 @@ func TestChurnFromATrace(t *testing.T) {
 			t.Fatal(i, err)
 		}
 	}
-	dir := t.TempDir()
-	write := func(name, text string) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
+	write := writer(t)
 	path := write("trace.jsonl", text.String())
 	c, notes, err := readCluster(t, "--churn-from", path)
 	if err != nil || c.Services != 40 || c.Endpoints != 3 || c.Nodes != 4 || len(c.Churn.Trace) != 3 || c.Churn.Endpoints != 0.2 || c.Churn.Services != 0.1 {

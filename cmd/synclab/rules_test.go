@@ -165,14 +165,7 @@ func TestRulesOfLegacyAddresses(t *testing.T) {
 
 // NodePorts at "primary" are at one address of a family: the first internal one, wherever the Node lists an external one.
 func TestRulesPrimaryAddress(t *testing.T) {
-	dir := t.TempDir()
-	write := func(name, text string) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
+	write := writer(t)
 	objects := write("objects.yaml", `apiVersion: v1
 kind: Node
 metadata: {name: juniper}
@@ -192,14 +185,7 @@ spec: {type: NodePort, clusterIP: 10.96.3.3, ports: [{port: 80, nodePort: 30123}
 
 // The node of the rules is --node, else hostnameOverride. A name that no node has is refused, or noted.
 func TestRulesNode(t *testing.T) {
-	dir := t.TempDir()
-	write := func(name, text string) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
+	write := writer(t)
 	objects := write("objects.yaml", `apiVersion: v1
 kind: Node
 metadata: {name: juniper}
