@@ -165,7 +165,7 @@ func fileName(name string) string {
 	return strings.Trim(notInFileNames.ReplaceAllString(name, "-"), "-")
 }
 
-// timelineFigures draws, for each series, the first repetition of its largest cell with churn.
+// timelineFigures draws, for each series, the first repetition with a latency of its largest cell with churn.
 func timelineFigures(s *sections.Summary) []*figure.Figure {
 	var figures []*figure.Figure
 	for i, one := range s.Collected.Series {
@@ -189,11 +189,12 @@ type Passage struct{ Due, Visible float64 }
 // timelineFigure has the latency of each change above and the pending changes below, with the syncs as bands.
 func timelineFigure(s *sections.Summary, index int, samples *records.Samples) *figure.Figure {
 	one := s.Collected.Series[index]
+	// Earlier repetitions may have ended before a change was visible.
+	first := samples.Records[slices.IndexFunc(samples.Records, func(r records.Record) bool { return r.Metric == raw.NetworkProgrammingLatency })]
 	f := &figure.Figure{Name: "timeline-" + fileName(one.Name),
 		Title: fmt.Sprintf("Timeline of a churn: %s, %s", shortName(s, one.Name), doc.Plural(samples.Cell.Services, "Service")),
-		Caption: "First repetition" + records.SettingsTail(records.ShortSettings(samples.Cell.Settings())) + ". Each dot is a change at its due time, at the height of its latency. Bands are syncs (dark: full, " +
+		Caption: fmt.Sprintf("Repetition %d", first.Rep) + records.SettingsTail(records.ShortSettings(samples.Cell.Settings())) + ". Each dot is a change at its due time, at the height of its latency. Bands are syncs (dark: full, " +
 			"pale: partial), each with a line at its start. Below are the changes that are due and not yet visible in the kernel, with a tick for each due time."}
-	first := samples.Records[0]
 	var passages []Passage
 	var syncs []records.Record
 	for _, r := range samples.Records {
