@@ -53,6 +53,17 @@ var shapes = map[string]func(*rand.Rand, []raw.Record) []raw.Record{
 		odd := random.IntN(2)
 		return slices.DeleteFunc(all, func(r raw.Record) bool { return (r.Services+r.Rep)%2 == odd })
 	},
+	"extreme values": func(random *rand.Rand, all []raw.Record) []raw.Record {
+		extremes := []float64{0, 2e-12, 1e-9, 1, 1e9, 1e15}
+		metric, extreme := all[random.IntN(len(all))].Metric, extremes[random.IntN(len(extremes))]
+		every := random.IntN(2) == 0
+		for i := range all {
+			if all[i].Metric == metric && (every || random.IntN(8) == 0) {
+				all[i].Value = extreme
+			}
+		}
+		return all
+	},
 	"stopped subjects": func(random *rand.Rand, all []raw.Record) []raw.Record {
 		var out []raw.Record
 		stopped := map[string]bool{}
@@ -71,7 +82,7 @@ var shapes = map[string]func(*rand.Rand, []raw.Record) []raw.Record{
 }
 
 // Every honest incomplete run has a report: repetitions that ended early, subjects that never converged, one of two
-// shards. SYNCLAB_SHAPES sets how many are tried.
+// shards. So has one with extreme values. SYNCLAB_SHAPES sets how many are tried.
 func TestIncompleteRuns(t *testing.T) {
 	tries := len(shapes) * 5 // each of each run
 	if n, err := strconv.Atoi(os.Getenv("SYNCLAB_SHAPES")); err == nil {
@@ -103,6 +114,9 @@ func TestIncompleteRuns(t *testing.T) {
 	out := filepath.Join(folder, "out")
 	for try := range tries {
 		whole, shape := runs[try%len(runs)], names[try/len(runs)%len(names)]
+		if only := os.Getenv("SYNCLAB_SHAPE"); only != "" {
+			shape = only
+		}
 		run, records, err := raw.ReadRun(whole)
 		if err != nil {
 			t.Fatal(err)

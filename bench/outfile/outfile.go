@@ -10,6 +10,8 @@ package outfile
 
 import (
 	"bufio"
+	"bytes"
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -88,6 +90,20 @@ func isDevice(path string) bool {
 	return err == nil && strings.HasPrefix(path, "/dev/") && stat.Mode()&os.ModeDevice != 0
 }
 
+// Own reports whether files belong to this user, or to root. Links count as what they are.
+func Own(paths ...string) (bool, error) {
+	for _, path := range paths {
+		var stat unix.Stat_t
+		if err := unix.Lstat(path, &stat); err != nil {
+			return false, &fs.PathError{Op: "stat", Path: path, Err: err}
+		}
+		if stat.Uid != 0 && int(stat.Uid) != os.Geteuid() {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
 // Append opens a file for appending, and creates it if necessary. It refuses a link, and a file with several hard
 // links, which another user may have made.
 func Append(path string, mode fs.FileMode) (*os.File, error) {
@@ -112,6 +128,26 @@ func Read(path string) ([]byte, error) {
 		err = fmt.Errorf("%s: larger than %d MiB", path, readLimit>>20)
 	}
 	return text, err
+}
+
+// Unpack reads a file that is packed with gzip, of at most 64 MiB and so many bytes unpacked.
+func Unpack(path string, most int64) ([]byte, error) {
+	packed, err := Read(path)
+	if err != nil {
+		return nil, err
+	}
+	r, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	text, err := io.ReadAll(io.LimitReader(r, most+1))
+	if err == nil && int64(len(text)) > most {
+		err = fmt.Errorf("larger than %d MiB when unpacked", most>>20)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return text, nil
 }
 
 func open(path string, flags int, mode fs.FileMode) (*os.File, error) {

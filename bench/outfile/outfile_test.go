@@ -2,6 +2,8 @@ package outfile
 
 import (
 	"bufio"
+	"bytes"
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -192,5 +194,24 @@ func TestReadIsBounded(t *testing.T) {
 	}
 	if _, err := Read(path); err == nil {
 		t.Error("read a file that is too large")
+	}
+}
+
+// Unpack refuses a file that would fill the memory when unpacked.
+func TestUnpackIsBounded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file.gz")
+	var packed bytes.Buffer
+	w := gzip.NewWriter(&packed)
+	if _, err := w.Write(make([]byte, 1<<20)); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(w.Close(), os.WriteFile(path, packed.Bytes(), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := Unpack(path, 1<<20); err != nil || len(text) != 1<<20 {
+		t.Errorf("%d bytes, %v", len(text), err)
+	}
+	if _, err := Unpack(path, 1<<20-1); err == nil {
+		t.Error("unpacked a file that is too large")
 	}
 }

@@ -1,6 +1,8 @@
 package raw
 
 import (
+	"fmt"
+	"math"
 	"time"
 
 	"synclab/scenarios"
@@ -53,6 +55,33 @@ type Record struct {
 	// Uncertainty, in seconds, is that of a time that was read from the kernel: Value is the upper bound, and
 	// Value - Uncertainty the lower one. A reaction has it, and a network programming latency whose end only reading shows.
 	Uncertainty float64 `json:"uncertainty,omitempty"`
+}
+
+// Bounds of what a record may say. They are far above what a machine can measure, and far below what makes an axis or a
+// loop over repetitions endless.
+const (
+	mostValue  = 1e15  // bytes, seconds or a count
+	leastValue = 1e-12 // besides 0: clocks count nanoseconds
+	mostCount  = 1e9   // Services, endpoints, syncs; seconds since the repetition began
+	mostReps   = 1e6
+)
+
+// check reports a value that nothing can have measured.
+func (r *Record) check() error {
+	within := func(v, most float64) bool { return math.Abs(v) <= most } // not if v is NaN
+	switch {
+	case !within(r.Value, mostValue), !within(r.Uncertainty, mostValue):
+		return fmt.Errorf("metric %s: value %g, uncertainty %g: no measured value is beyond %g", r.Metric, r.Value, r.Uncertainty, mostValue)
+	case r.Value != 0 && within(r.Value, leastValue), r.Value < 0 && !r.Metric.mayBeNegative():
+		return fmt.Errorf("metric %s: value %g: nothing is measured so exactly, or below 0", r.Metric, r.Value)
+	case !within(r.At, mostCount), !within(r.Endpoints, mostCount), !within(float64(r.Services), mostCount), !within(float64(r.Sync), mostCount),
+		!within(float64(r.Bytes), mostValue), !within(float64(r.Share), 100), r.Position != nil && !within(float64(*r.Position), mostCount):
+		return fmt.Errorf("metric %s: at %g s, %d Services, %g endpoints, sync %d, %d bytes, share %d: one of them is beyond what a run can have",
+			r.Metric, r.At, r.Services, r.Endpoints, r.Sync, r.Bytes, r.Share)
+	case r.Services < 0, r.Endpoints < 0, r.Rep < 0, r.Rep > mostReps:
+		return fmt.Errorf("metric %s: %d Services, %g endpoints, repetition %d: want numbers from 0, and at most %.0f repetitions", r.Metric, r.Services, r.Endpoints, r.Rep, mostReps)
+	}
+	return nil
 }
 
 // MethodConnect is the Method of a first_packet that is the SYN of a connect(2), where the cluster has no UDP Services. It
@@ -194,6 +223,11 @@ const (
 	Exceeded Metric = "exceeded"
 )
 
+// mayBeNegative reports whether values are differences of two moments or amounts.
+func (m Metric) mayBeNegative() bool {
+	return m == ReachableAfterVisible || m == UnreachableAfterVisible || m == KernelMemory
+}
+
 // OfJourney reports whether a value belongs to a repetition as a whole, even if it moves from one subject to another:
 // values of packets and of moves. Other records name the subject that ran.
 func (m Metric) OfJourney() bool {
@@ -216,6 +250,8 @@ const ObservedKernel = "kernel"
 
 // Run is run.json: what was run, and on which machine.
 type Run struct {
+	// Format of the folder: Format of the program that wrote it. 0: of before formats were numbered.
+	Format   int        `json:"format,omitempty"`
 	ID       string     `json:"id"`
 	Started  time.Time  `json:"started"`
 	Finished *time.Time `json:"finished,omitempty"`
@@ -241,10 +277,21 @@ type Run struct {
 	Kernels map[string]string `json:"kernels,omitempty"`
 	// LeftOut has a remark on each step that the given objects did not allow, or only on a smaller scale.
 	LeftOut []string `json:"leftOut,omitempty"`
+	// Records are the records that the run wrote until it ended; nil: it was killed, or has no Format.
+	Records *Contents `json:"records,omitempty"`
 	// Pace of the machine before a calibration; nil for other runs.
 	Pace *Pace `json:"pace,omitempty"`
 	// Shard is the part of a sweep that this run is; nil: the whole sweep.
 	Shard *Shard `json:"shard,omitempty"`
+}
+
+// Format is the format of run folders that this program writes. It reads that and all earlier ones.
+const Format = 1
+
+// Contents says which records a file had when it was written.
+type Contents struct {
+	Lines  int    `json:"lines"`
+	SHA256 string `json:"sha256"` // of the lines
 }
 
 // KernelField is the swept value (Record.Params) that names a cell's kernel: HostKernel, or the version of a User-mode

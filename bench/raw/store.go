@@ -3,9 +3,13 @@ package raw
 import (
 	"bufio"
 	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"io/fs"
 	"iter"
@@ -39,6 +43,7 @@ const (
 	StatusComplete    = "complete"
 	StatusInterrupted = "interrupted"
 	StatusFailed      = "failed"
+	StatusChanged     = "changed" // its records are not those that the run wrote; only readers say so
 )
 
 const (
@@ -55,6 +60,7 @@ type RunWriter struct {
 	mu     sync.Mutex
 	run    Run
 	buf    []byte // whole lines
+	sum    digest // of the lines in the file
 	timer  *time.Timer
 	failed error // of a flush in the background
 }
@@ -99,6 +105,7 @@ func openRun(dir string, run Run, force bool) (*RunWriter, error) {
 		return nil, err
 	}
 	w := &RunWriter{dir: dir, records: records, reserve: reserve, run: run}
+	w.run.Format, w.run.Records = Format, nil
 	if w.run.Status == "" {
 		w.run.Status = StatusRunning
 	}
@@ -183,7 +190,8 @@ func (w *RunWriter) flush() error {
 	if len(w.buf) == 0 || w.failed != nil {
 		return w.failed
 	}
-	_, err := w.records.Write(w.buf)
+	n, err := w.records.Write(w.buf)
+	w.sum.add(w.buf[:n])
 	w.failed = outfile.Full(w.records.Name(), err)
 	w.buf = w.buf[:0]
 	return w.failed
@@ -225,6 +233,7 @@ func (w *RunWriter) Close(status, reason string) error {
 	w.mu.Lock()
 	w.run.Finished, w.run.Status, w.run.Reason = &finished, status, reason
 	flushed := w.flush()
+	w.run.Records = w.sum.written()
 	run := w.run
 	w.mu.Unlock()
 	benched := writeBenchFile(w.dir, run)
@@ -238,20 +247,60 @@ func writeBenchFile(dir string, run Run) error {
 	return outfile.WriteWith(filepath.Join(dir, benchFile), 0o644, func(w io.Writer) error { return WriteBench(w, run, Records(dir)) })
 }
 
-// ReadRun reads a run's folder: run.json and all records. Errors name file and line.
+// ReadRun reads a run's folder: run.json and all records. Errors name file and line. The status is not that of run.json
+// if the run was killed, or its records have changed since it ended.
 func ReadRun(dir string) (Run, []Record, error) {
 	run, err := ReadRunFile(dir)
 	if err != nil {
 		return run, nil, err
 	}
 	var all []Record
-	for record, err := range Records(dir) {
+	var sum digest
+	for record, err := range records(dir, &sum) {
 		if err != nil {
 			return run, all, err
 		}
 		all = append(all, record)
 	}
+	switch read := sum.written(); {
+	case run.Status == StatusRunning && killed(dir):
+		run.Status, run.Reason = StatusInterrupted, "nobody holds its lock: the lab was killed, or works on another machine"
+	case run.Records == nil || *run.Records == *read:
+	case run.Records.Lines != read.Lines:
+		run.Status, run.Reason = StatusChanged, fmt.Sprintf("%s has %d records, and the run wrote %d", recordsFile, read.Lines, run.Records.Lines)
+	default:
+		run.Status, run.Reason = StatusChanged, recordsFile+" has other records than the run wrote"
+	}
 	return run, all, nil
+}
+
+// killed reports whether no process holds the lock of a run. It is false if this user may not know.
+func killed(dir string) bool {
+	reserve, err := outfile.Open(filepath.Join(dir, ReserveFile))
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	defer reserve.Close()
+	return unix.Flock(int(reserve.Fd()), unix.LOCK_SH|unix.LOCK_NB) == nil
+}
+
+// digest is that of the lines of records.
+type digest struct {
+	lines int
+	hash  hash.Hash
+}
+
+func (d *digest) add(lines []byte) {
+	if d.hash == nil {
+		d.hash = sha256.New()
+	}
+	d.lines += bytes.Count(lines, []byte("\n"))
+	d.hash.Write(lines)
+}
+
+func (d *digest) written() *Contents {
+	d.add(nil)
+	return &Contents{Lines: d.lines, SHA256: hex.EncodeToString(d.hash.Sum(nil))}
 }
 
 // ReadRunFile reads run.json of a run's folder. Errors name file and line.
@@ -274,6 +323,10 @@ func ReadRunFile(dir string) (Run, error) {
 		}
 		return run, fmt.Errorf("%s:%d: %w", path, line, err)
 	}
+	if run.Format > Format {
+		return run, fmt.Errorf("%s: it has format %d, and this synclab reads formats up to %d: read it with the one that wrote it, %s",
+			path, run.Format, Format, cmp.Or(run.Versions.Synclab, "a newer one"))
+	}
 	return run, nil
 }
 
@@ -282,7 +335,10 @@ const recordLimit = 4 << 20
 
 // Records reads a run's records in order. It skips an incomplete last line, which a crash of the machine leaves. Any
 // other line that is not a record ends the sequence with an error that names it.
-func Records(dir string) iter.Seq2[Record, error] {
+func Records(dir string) iter.Seq2[Record, error] { return records(dir, &digest{}) }
+
+// records is Records, and adds the lines to sum.
+func records(dir string, sum *digest) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		path := filepath.Join(dir, recordsFile)
 		f, err := outfile.Open(path)
@@ -302,11 +358,15 @@ func Records(dir string) iter.Seq2[Record, error] {
 				yield(Record{}, fmt.Errorf("%s:%d: %w", path, n, err))
 				return
 			}
+			sum.add(line)
 			if len(bytes.TrimSpace(line)) > 0 {
 				var record Record
 				err := json.Unmarshal(line, &record)
 				if err != nil && torn {
 					return
+				}
+				if err == nil {
+					err = record.check()
 				}
 				if err != nil {
 					yield(Record{}, fmt.Errorf("%s:%d: %w", path, n, err))

@@ -2,10 +2,8 @@ package reproduce
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"text/template"
+	"unicode"
 
 	"synclab/bench/outfile"
 	"synclab/bench/raw"
@@ -22,7 +21,7 @@ import (
 type Case struct {
 	Run     raw.Run
 	Record  raw.Record // of the slow call
-	Command string     // its command line
+	Command string     // its command line, of words that need no quotes
 	Input   []byte
 	Before  []Step // calls that made the kernel's state before it
 }
@@ -54,32 +53,48 @@ func Find(dir, subject string) (*Case, error) {
 		if r.Metric != raw.ToolInput || !strings.HasPrefix(r.File, stem+"-input-") {
 			continue
 		}
-		text, err := readInput(dir, r.File)
+		text, err := readInput(dir, &r)
 		if err != nil {
 			return nil, err
 		}
 		c.Before = append(c.Before, Step{r.Method, text})
 	}
-	c.Input, err = readInput(dir, c.Record.File)
-	return c, err
+	if c.Input, err = readInput(dir, &c.Record); err != nil {
+		return nil, err
+	}
+	for _, text := range c.comments() {
+		if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			return nil, fmt.Errorf("%s: %q has control characters: no run of synclab has that", dir, text)
+		}
+	}
+	return c, nil
 }
 
-func readInput(dir, file string) ([]byte, error) {
-	path := filepath.Join(dir, raw.ProfilesFolder, filepath.Base(file))
-	packed, err := outfile.Read(path)
+// comments are the texts of the run that stand in the script's comments.
+func (c *Case) comments() []string {
+	v := c.Run.Versions
+	return []string{c.Record.Subject, v.Kernel, v.IPTablesNft, v.Nft, v.KubeProxy}
+}
+
+// readInput reads the input of a kept call, and checks it and the call.
+func readInput(dir string, r *raw.Record) ([]byte, error) {
+	words, err := parseCall(r.Method)
+	if err != nil {
+		return nil, fmt.Errorf("%s: record of %s: %w", dir, r.File, err)
+	}
+	path := filepath.Join(dir, raw.ProfilesFolder, filepath.Base(r.File))
+	text, err := outfile.Unpack(path, largestInput)
 	if err != nil {
 		return nil, err
 	}
-	r, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	text, err := io.ReadAll(r)
-	if err != nil {
+	if err := checkInput(words[0], text); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return accounting.ReplaceAll(text, nil), nil
 }
+
+// largestInput is the size in bytes of the largest input of a tool that is read. That of 10,000 × 10 has some 40 MiB.
+const largestInput = 512 << 20
 
 // accounting matches what needs an object that a proxier makes over netlink, and that a script could make only with another
 // tool.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -108,8 +109,12 @@ func kept(t *testing.T, command string) string {
 
 // The script gives the inputs to the tool in their order, in a namespace of its own.
 func TestScript(t *testing.T) {
-	seen := filepath.Join(t.TempDir(), "seen")
-	c, err := Find(kept(t, "tee -a "+seen), "")
+	seen, bin := filepath.Join(t.TempDir(), "seen"), t.TempDir()
+	if err := os.WriteFile(filepath.Join(bin, "nft"), []byte("#!/bin/sh\necho \"$@\" >>"+seen+"\ncat >>"+seen+"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	c, err := Find(kept(t, "nft -f -"), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,11 +128,84 @@ func TestScript(t *testing.T) {
 		}
 		t.Fatal(err)
 	}
-	if text, err := os.ReadFile(seen); err != nil || string(text) != "before\nslow -j DROP\n" {
+	if text, err := os.ReadFile(seen); err != nil || string(text) != "-f -\nbefore\n-f -\nslow -j DROP\n" {
 		t.Errorf("the tool got %q, %v; want both inputs", text, err)
 	}
 	if err := c.Write(out); err == nil || !strings.Contains(err.Error(), "not empty") {
 		t.Errorf("into a folder with files: %v", err)
+	}
+}
+
+// What a record says is run only if it is a call that the lab keeps. The texts of a run stay in comments.
+func TestHostileRecords(t *testing.T) {
+	for _, command := range []string{
+		"id >/tmp/x; cat", "nft -f -; id", "nft -f /etc/shadow", "nft -f - -I /tmp", "/tmp/nft -f -", "./nft -f -", "nft  -f -", "nft\n-f -", "nft -f -\nid", "NFT -f -", "sh -c id", "",
+		"iptables-restore --modprobe=/tmp/x", "iptables-restore -M /tmp/x", "iptables-restore /etc/shadow", "iptables-restore -n < /etc/shadow", "iptables-restore $(id)", "iptables-restore `id`",
+		"iptables-restore -w 5 -W 100000 --noflush --counters --", "ipset restore", "iptables-restore -w5x", "nft -i", "nft -D a=b -f -",
+	} {
+		if c, err := Find(kept(t, command), ""); err == nil {
+			t.Errorf("%q is taken: %+v", command, c)
+		}
+	}
+	for _, command := range []string{"nft -f -", "iptables-restore -w 5 -W 100000 --noflush --counters", "ip6tables-legacy-restore --noflush --wait=5 -T nat"} {
+		if _, err := Find(kept(t, command), ""); err != nil {
+			t.Errorf("%q: %v", command, err)
+		}
+	}
+	dir := kept(t, "nft -f -")
+	path := filepath.Join(dir, raw.RunFile)
+	for name, change := range map[string]func(*raw.Run){
+		"kernel":     func(r *raw.Run) { r.Versions.Kernel = "6.12\nid" },
+		"nft":        func(r *raw.Run) { r.Versions.Nft = "1.0\rid" },
+		"kube-proxy": func(r *raw.Run) { r.Versions.KubeProxy = "v1\u202e" },
+	} {
+		run, err := raw.ReadRunFile(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(&run)
+		text, err := json.Marshal(run)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Find(dir, ""); err == nil || !strings.Contains(err.Error(), "control characters") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := raw.WriteRun(dir, raw.Run{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// An input that makes its tool read another file, or run a program, is refused.
+func TestHostileInputs(t *testing.T) {
+	for _, c := range []struct {
+		tool, input string
+		good        bool
+	}{
+		{"nft", "table ip x { include \"/etc/shadow\"; }\n", false},
+		{"nft", "include\"/etc/shadow\"", false},
+		{"nft", "add table ip x\n\tinclude  '/etc/shadow'\n", false},
+		{"nft", "add table ip x;include \\\n \"/etc/shadow\"", false},
+		{"nft", "add rule ip kube-proxy services ip daddr 10.0.0.1 comment \"ns/include:http\"\n", true},
+		{"nft", "add rule a\x00", false},
+		{"iptables-restore", "*nat\n-A X -M /tmp/x -m new\nCOMMIT\n", false},
+		{"iptables-restore", "*nat\n-A X --modprobe /tmp/x\n", false},
+		{"iptables-restore", "*nat\n-A X --modp=/tmp/x\n", false},
+		{"iptables-restore", "*nat\n-A X --mo /tmp/x\n", false},
+		{"iptables-restore", "*nat\n-A X \"-M\" /tmp/x\n", false},
+		{"iptables-restore", "*nat\n-A X \"--mod\"probe /tmp/x\n", false},
+		{"iptables-restore", "*nat\n-A X -vM /tmp/x\n", false},
+		{"iptables-restore", "*nat\n-A X -M/tmp/x\n", false},
+		{"iptables-restore", "*nat\n[1:2] -A X -m comment --comment \"a/b:c -> 10.0.0.1 -M x\" -m statistic --mode random --probability 0.5 -j MARK --or-mark 0x4000\nCOMMIT\n", true},
+		{"iptables-restore", string(restore(20)), true},
+	} {
+		if err := checkInput(c.tool, []byte(c.input)); (err == nil) != c.good {
+			t.Errorf("%s: %.200q: %v", c.tool, c.input, err)
+		}
 	}
 }
 

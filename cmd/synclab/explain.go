@@ -9,8 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"synclab/bench/outfile"
 	"synclab/bench/raw"
 	"synclab/bench/reproduce"
+	"synclab/bench/shell"
 	"synclab/cmd/synclab/terminal"
 	"synclab/reports/profiles"
 	"synclab/reports/records"
@@ -94,11 +96,17 @@ func writeReproducer(ctx context.Context, s streams, dir, out, subject string, b
 		return badInput(err)
 	}
 	fmt.Fprintf(s.out, "%s with %d Services: %s took %.3g s of the run\n", c.Record.Subject, c.Record.Services, c.Command, c.Record.Value)
+	if own, err := outfile.Own(dir, filepath.Join(dir, raw.RunFile)); err != nil {
+		return err
+	} else if !own {
+		_, err := fmt.Fprintf(s.out, "not run, since the run belongs to another user: look at what is in %s, then run sh %s\n", out, shell.Line(filepath.Join(out, reproduce.ScriptFile)))
+		return err
+	}
 	whole, err := reproduce.Measure(ctx, out, reproduce.InputFile)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(s.out, "without synclab: %.3g s, of CPU %.3g s, by sh %s\n", whole.Seconds, whole.CPU, filepath.Join(out, reproduce.ScriptFile))
+	fmt.Fprintf(s.out, "without synclab: %.3g s, of CPU %.3g s, by sh %s\n", whole.Seconds, whole.CPU, shell.Line(filepath.Join(out, reproduce.ScriptFile)))
 	if budget <= 0 {
 		return nil
 	}

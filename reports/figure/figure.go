@@ -252,6 +252,9 @@ func (f *Figure) Save(out string, png bool) (doc.Plot, error) {
 	return one, outfile.Write(filepath.Join(out, one.PNG), b.Bytes(), 0o644)
 }
 
+// mostTicks bounds the ticks of an axis, and the decades of a logarithmic one, whatever the values are.
+const mostTicks = 40
+
 // LogAxis makes an axis logarithmic with ticks at 1, 2 and 5, fewer if it spans many decades.
 func LogAxis(a *plot.Axis, format func(float64) string) {
 	a.Scale = clampedLog{}
@@ -277,7 +280,11 @@ func (clampedLog) Normalize(low, high, x float64) float64 {
 }
 
 func logTicks(low, high float64, format func(float64) string) []plot.Tick {
+	low = max(low, high/math.Pow(10, mostTicks)) // also if low has no logarithm
 	decades := math.Log10(high / low)
+	if !(decades <= mostTicks) {
+		return nil
+	}
 	var ticks []plot.Tick
 	for e := math.Floor(math.Log10(low)); e <= math.Ceil(math.Log10(high)); e++ {
 		for digit := 1.0; digit < 10; digit++ {
@@ -315,8 +322,12 @@ func roundAxis(a *plot.Axis, from0 bool, leastStep float64, format func(float64)
 	a.Tick.Marker = plot.TickerFunc(func(low, high float64) []plot.Tick {
 		step := max(leastStep, RoundStep((high-low)/6))
 		var ticks []plot.Tick
-		for i := math.Ceil(low/step - 1e-9); i*step <= high+step*1e-9; i++ {
-			v := RoundTick(i * step) // no zero with a sign in a range from 0
+		first := math.Ceil(low/step - 1e-9)
+		for i := range mostTicks {
+			if !((first+float64(i))*step <= high+step*1e-9) {
+				break
+			}
+			v := RoundTick((first + float64(i)) * step) // no zero with a sign in a range from 0
 			ticks = append(ticks, plot.Tick{Value: v, Label: format(v)})
 		}
 		return ticks

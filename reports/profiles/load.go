@@ -1,7 +1,6 @@
 package profiles
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"maps"
@@ -94,24 +93,42 @@ func Load(runs []*records.Run) (all []*Profile, lost, samples float64, problems 
 	return all, lost, samples, problems
 }
 
+// Bounds of a profile: bytes unpacked, functions on one stack (perf records at most 127), and functions on all stacks.
+const (
+	largest    = 64 << 20
+	deepest    = 1024
+	mostFrames = 4_000_000
+)
+
 // add adds the profile of a repetition.
 func add(all []*Profile, run *records.Run, r records.Record) ([]*Profile, error) {
 	path := filepath.Join(run.Dir, raw.ProfilesFolder, filepath.Base(r.File))
-	content, err := outfile.Read(path)
+	content, err := outfile.Unpack(path, largest)
 	if err != nil {
 		return all, err
 	}
-	read, err := pprof.Parse(bytes.NewReader(content))
+	read, err := pprof.ParseUncompressed(content)
+	if err == nil {
+		err = read.CheckValid()
+	}
 	if err != nil {
 		return all, fmt.Errorf("%s: %w", path, err)
 	}
 	if len(read.SampleType) != 2 {
 		return all, fmt.Errorf("%s: %d values in each sample, want 2: it is not a profile of synclab", path, len(read.SampleType))
 	}
+	frames := 0
+	for i, sample := range read.Sample {
+		frames += len(sample.Location)
+		if len(sample.Location) > deepest || frames > mostFrames || slices.Min(sample.Value) < 0 {
+			return all, fmt.Errorf("%s: sample %d has %d functions on its stack, values %d, and the profile %d functions so far: it is not a profile of synclab",
+				path, i, len(sample.Location), sample.Value, frames)
+		}
+	}
 	cell := records.Cell{Scenario: r.Scenario, Services: r.Services, Endpoints: r.Endpoints, Params: r.Params}
 	for _, kind := range Kinds {
 		syncs := syncsOf(run, r, kind)
-		if syncs == 0 {
+		if syncs <= 0 {
 			continue
 		}
 		i := slices.IndexFunc(all, func(p *Profile) bool {

@@ -253,7 +253,7 @@ func packetGrowths(c *records.Collection) []PacketGrowth {
 					points = append(points, estimate.Point{X: float64(cell.Services), Y: values})
 				}
 				fit, ok := estimate.FitLine(points)
-				if !ok {
+				if !ok || g.Medians[0] == 0 {
 					continue
 				}
 				g.Fit, g.Times = fit, g.Medians[len(g.Medians)-1]/g.Medians[0]

@@ -142,6 +142,11 @@ func Of(f Facts) []doc.Line {
 	for _, rule := range []func(Facts) []doc.Line{incomplete, moves, saturated, stopped, violated, stalled, faults, flows, answers, best, slos, control, rankings, pairs, busy, growth} {
 		out = append(out, rule(f)...)
 	}
+	for i := range out {
+		if len(f.Incomplete) > 0 && out[i].Level == doc.Good { // what is missing may have been worse
+			out[i] = doc.Line{Level: doc.Info, Text: "As far as it was measured: " + doc.LowerFirst(out[i].Text)}
+		}
+	}
 	if len(out) == 0 {
 		out = append(out, doc.Line{Level: doc.Info, Text: "Nothing to judge: the run has no changes, SLOs, flows or faults. The tables have what was measured."})
 	}

@@ -21,6 +21,8 @@ func TestRules(t *testing.T) {
 			[]string{"bad: A is saturated at 10 Services: a sync takes 500 ms, and changes come at 1 a second; syncs ran 96 % of the time."}},
 		{"busy", Facts{Loads: []Load{{Series: "A", Size: "10 Services", Busy: 0.8}, {Series: "B", Size: "10 Services", Busy: 0.2}}}, []string{"care: A is busy with syncs 80 % of the time"}},
 		{"incomplete", Facts{Incomplete: []string{"run x: interrupted"}}, []string{"care: Incomplete: run x: interrupted."}},
+		{"incomplete with an SLO", Facts{Incomplete: []string{"run x: changed"}, SLOs: []SLO{{Series: "A", Name: "full sync", Limit: "1 s", Up: 10}}},
+			[]string{"care: Incomplete: run x: changed.", "info: As far as it was measured: SLOs (full sync ≤ 1 s) are met by A."}},
 		{"violated", Facts{Violated: []Violated{{"A", []string{"I9", "I13"}, 1}}}, []string{"bad: With A, 1 check failed: I9 and I13."}},
 		{"stalls", Facts{Stalls: []Stalls{{"A", "10,000 Services × 10 endpoints", []string{"soft lockup"}, []string{"nft"}, 5, 6, 26}, {"B", "10 Services", []string{"RCU stall", "hung task"}, nil, 1, 1, 0}}},
 			[]string{"care: The kernel stalled during 5 of 6 repetitions of A at 10,000 Services × 10 endpoints: soft lockup, up to 26.0 s, in task nft.", "care: The kernel stalled during 1 of 1 repetition of B at 10 Services: RCU stall and hung task."}},

@@ -1,0 +1,72 @@
+package profiles
+
+import (
+	"bytes"
+	"compress/gzip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	pprof "github.com/google/pprof/profile"
+
+	"synclab/bench/raw"
+	"synclab/reports/records"
+)
+
+// A profile that no run can have written is an error, whatever it unpacks to.
+func TestRefusesBombs(t *testing.T) {
+	function := &pprof.Function{ID: 1, Name: "f"}
+	location := &pprof.Location{ID: 1, Line: []pprof.Line{{Function: function}}}
+	profile := func(depth int, values ...int64) []byte {
+		types := make([]*pprof.ValueType, len(values))
+		for i := range types {
+			types[i] = &pprof.ValueType{Type: "cpu", Unit: "ns"}
+		}
+		stack := make([]*pprof.Location, depth)
+		for i := range stack {
+			stack[i] = location
+		}
+		var b bytes.Buffer
+		p := &pprof.Profile{SampleType: types, Function: []*pprof.Function{function}, Location: []*pprof.Location{location},
+			Sample: []*pprof.Sample{{Location: stack, Value: values}}}
+		if err := p.Write(&b); err != nil {
+			t.Fatal(err)
+		}
+		return b.Bytes()
+	}
+	var zeros bytes.Buffer
+	w := gzip.NewWriter(&zeros)
+	for range largest>>20 + 1 {
+		if _, err := w.Write(make([]byte, 1<<20)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, raw.ProfilesFolder), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		content []byte
+		want    string
+	}{
+		"a profile":       {profile(deepest, 1, 1), ""},
+		"a deep stack":    {profile(1_000_000, 1, 1), "sample 0 has 1000000 functions"},
+		"negative values": {profile(3, 1, -1), "values [1 -1]"},
+		"other values":    {profile(3, 1), "1 values in each sample"},
+		"zeros":           {zeros.Bytes(), "larger than 64 MiB when unpacked"},
+		"no gzip":         {[]byte("no gzip, but a text"), "invalid header"},
+	} {
+		if err := os.WriteFile(filepath.Join(dir, raw.ProfilesFolder, "a.pb.gz"), c.content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		run := &records.Run{Dir: dir, Records: []raw.Record{{Metric: raw.ProfiledSyncs, Kind: Kinds[0], Value: 1, Rep: 1}}}
+		_, err := add(nil, run, records.Record{Record: &raw.Record{File: "a.pb.gz", Rep: 1}})
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
