@@ -84,7 +84,7 @@ func Calibrate(ctx context.Context, o CalibrateOptions) (dir string, err error) 
 		run.Subjects = append(run.Subjects, subject.Name)
 		c.lanes = append(c.lanes, newLane(o.Run.Subjects[i], subject, &o))
 	}
-	if err := o.Run.prepareTools(ctx, &run.Versions); err != nil {
+	if err := o.Run.prepareTools(ctx, &run); err != nil {
 		return "", err
 	}
 	c.deadline = time.Now().Add(o.Budget) // the budget does not include the build of kube-proxy

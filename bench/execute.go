@@ -209,7 +209,7 @@ func Execute(ctx context.Context, o ExecuteOptions) (dir string, err error) {
 	for i, subject := range o.parsed {
 		run.Subjects[i] = subject.Name
 	}
-	if err := errors.Join(o.prepareTools(ctx, &run.Versions), o.prepareKernels(ctx, &run)); err != nil {
+	if err := errors.Join(o.prepareTools(ctx, &run), o.prepareKernels(ctx, &run)); err != nil {
 		return "", err
 	}
 	w, err := o.open(o.Scenario.Name, run)

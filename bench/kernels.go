@@ -131,6 +131,9 @@ func (o *ExecuteOptions) prepareKernels(ctx context.Context, run *raw.Run) error
 			return err
 		}
 		o.guests[name], run.Kernels[name] = path, release
+		if err := o.noteDigest(run, "kernel "+name, path); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -139,6 +142,9 @@ func (o *ExecuteOptions) prepareKernels(ctx context.Context, run *raw.Run) error
 func (o *ExecuteOptions) startWorker(ctx context.Context, w *raw.RunWriter, p slot, stdin io.Reader, stdout io.Writer) error {
 	name := p.cell.Params[raw.KernelField]
 	if kernel := o.guests[name]; kernel != "" {
+		if err := o.tools.Check(kernel); err != nil {
+			return err
+		}
 		log, err := w.KernelLog(fmt.Sprintf("kernel %s, %s, %s, repetition %d", name, o.cellName(p.cell), p.subject, p.rep))
 		if err != nil {
 			return err

@@ -20,7 +20,7 @@ func TestSettingsNeedAProcess(t *testing.T) {
 		t.Errorf("feed %s: GOGC needs a separate process", feed)
 	}
 	o := ExecuteOptions{running: []subject.Spec{tuned}, Feed: raw.FeedInformers}
-	if err := o.prepareTools(context.Background(), &raw.Versions{}); err == nil || !strings.Contains(err.Error(), "needs a separate process") {
+	if err := o.prepareTools(context.Background(), &raw.Run{}); err == nil || !strings.Contains(err.Error(), "needs a separate process") {
 		t.Errorf("with informers: %v", err)
 	}
 }
@@ -59,7 +59,7 @@ func TestProgressIsToldOneAtATime(t *testing.T) {
 // A memory limit that nothing could enforce is refused.
 func TestMemoryIsBoundedOnlyInProcessesOfTheirOwn(t *testing.T) {
 	o := ExecuteOptions{Feed: raw.FeedInformers, MaxMemory: 1 << 30}
-	if err := o.prepareTools(t.Context(), &raw.Versions{}); err == nil {
+	if err := o.prepareTools(t.Context(), &raw.Run{}); err == nil {
 		t.Error("no error")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -31,7 +32,8 @@ func (o *ExecuteOptions) loadModules(ctx context.Context) {
 }
 
 // prepareTools finds or builds the tools that the subjects need.
-func (o *ExecuteOptions) prepareTools(ctx context.Context, versions *raw.Versions) (err error) {
+func (o *ExecuteOptions) prepareTools(ctx context.Context, run *raw.Run) (err error) {
+	versions := &run.Versions
 	if o.Feed != raw.FeedAPI {
 		if i := slices.IndexFunc(o.running, func(s subject.Spec) bool { return s.Proxier != subject.Synclab }); i >= 0 {
 			return fmt.Errorf("subject %s is a separate process: use --feed %s", o.running[i].Name, raw.FeedAPI)
@@ -69,6 +71,42 @@ func (o *ExecuteOptions) prepareTools(ctx context.Context, versions *raw.Version
 		versions.Cilium = upstream.CiliumVersion
 		o.tools.Cilium, o.tools.Sockets = pass.Program{Path: paths.Control, Version: versions.Cilium}, paths.Sockets
 	}
-	o.tools.Shim, err = shim.Command(ctx)
-	return err
+	if o.tools.Shim, err = shim.Command(ctx); err != nil {
+		return err
+	}
+	return o.noteDigests(run)
+}
+
+// noteDigests takes the digests of all programs that the run starts, for run.json and for the check at each start.
+func (o *ExecuteOptions) noteDigests(run *raw.Run) error {
+	programs := map[string]string{"shim": o.tools.Shim}
+	for _, s := range o.running {
+		switch s.Proxier {
+		case subject.KubeProxy:
+			name, _, _ := strings.Cut(s.Name, "/")
+			programs[name] = o.tools.KubeProxy[s.Version].Path
+		case subject.Cilium:
+			programs["cilium"], programs["cilium sockets"] = o.tools.Cilium.Path, o.tools.Sockets
+		case subject.Exec:
+			programs[s.Name] = s.Command[0]
+		}
+	}
+	for name, program := range programs {
+		if err := o.noteDigest(run, name, program); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (o *ExecuteOptions) noteDigest(run *raw.Run, name, program string) error {
+	digest, err := o.tools.Note(program)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if run.Programs == nil {
+		run.Programs = map[string]string{}
+	}
+	run.Programs[name] = digest
+	return nil
 }

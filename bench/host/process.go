@@ -58,6 +58,11 @@ func (r *Host) startProcess(ctx context.Context) (Subject, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, program := range []string{path, r.Tools.Shim, r.Tools.Sockets} {
+		if err := r.Tools.Check(program); err != nil {
+			return nil, err
+		}
+	}
 	if first {
 		if err := r.open(ctx); err != nil {
 			return nil, err

@@ -1,8 +1,13 @@
 package pass
 
 import (
+	"fmt"
+	"os/exec"
+	"strings"
+
 	"k8s.io/kube-proxy/config/v1alpha1"
 
+	"synclab/bench/upstream"
 	"synclab/scenarios"
 	"synclab/sim"
 )
@@ -37,6 +42,40 @@ type Tools struct {
 	Cilium    Program
 	Sockets   string // path of Cilium's programs for sockets
 	Shim      string // path; empty with FeedInformers
+	// Digests are those of the programs when the run began, by path, or by name on PATH. It says so in run.json.
+	Digests map[string]string
+}
+
+// Note takes the digest of a program.
+func (t *Tools) Note(program string) (digest string, err error) {
+	path := program
+	if !strings.Contains(program, "/") {
+		if path, err = exec.LookPath(program); err != nil {
+			return "", err
+		}
+	}
+	if digest, err = upstream.Digest(path); err != nil {
+		return "", err
+	}
+	if t.Digests == nil {
+		t.Digests = map[string]string{}
+	}
+	t.Digests[program] = digest
+	return digest, nil
+}
+
+// Check returns an error if a program is not the one that the run began with. Each start calls it: another build, or
+// another run, may have replaced the file.
+func (t Tools) Check(program string) error {
+	want, noted := t.Digests[program]
+	if !noted {
+		return nil
+	}
+	have, err := (&Tools{}).Note(program)
+	if err == nil && have != want {
+		err = fmt.Errorf("%s has changed since the run began (%s, then %s): what was measured until now is of the earlier program; repeat the run", program, want, have)
+	}
+	return err
 }
 
 // Program is a program that was built or found.

@@ -275,6 +275,9 @@ type Run struct {
 	Machine  Machine  `json:"machine"`
 	// Kernels are the releases of the kernels that cells ran on, by the value of KernelField. Empty: all on the machine's.
 	Kernels map[string]string `json:"kernels,omitempty"`
+	// Programs are the digests of the programs that were started besides Synclab's own, by the names of their subjects,
+	// "shim" and "kernel VERSION".
+	Programs map[string]string `json:"programs,omitempty"`
 	// LeftOut has a remark on each step that the given objects did not allow, or only on a smaller scale.
 	LeftOut []string `json:"leftOut,omitempty"`
 	// Records are the records that the run wrote until it ended; nil: it was killed, or has no Format.

@@ -20,23 +20,30 @@ import (
 //go:embed command/*.go command/*.s
 var source embed.FS
 
-// Beside is the name of the program if `make build` puts it next to the executable.
+// Beside is the name of the program next to the executable in an image. Only an executable that was linked with its
+// digest uses it (-X synclab/bench/shim.besideDigest=sha256:…): elsewhere, anybody may have put a file there.
 const Beside = "synclab-shim"
+
+var besideDigest string
 
 // ldflags start the program in its own code instead of the Go runtime (command/main.go).
 const ldflags = "-s -w -E main.start"
 
-// Command returns the path of the program: next to the executable, or in the cache. It builds the program if necessary
+// Command returns the path of the program: next to the executable of an image, or in the cache. It builds the program if necessary
 // (a second with a warm Go cache). The parent calls it; inside the namespace it works only after that build.
 func Command(ctx context.Context) (string, error) {
 	if !slices.Contains([]string{"amd64", "arm64"}, runtime.GOARCH) {
 		return "", fmt.Errorf("shim: it starts in assembly that exists for linux/amd64 and linux/arm64, not for %s/%s", runtime.GOOS, runtime.GOARCH)
 	}
-	if exe, err := os.Executable(); err == nil {
+	if exe, err := os.Executable(); err == nil && besideDigest != "" {
 		path := filepath.Join(filepath.Dir(exe), Beside)
-		if stat, err := os.Stat(path); err == nil && stat.Mode().IsRegular() {
-			return path, nil
+		if err := upstream.Trusted(path); err != nil {
+			return "", fmt.Errorf("shim: %w", err)
 		}
+		if digest, err := upstream.Digest(path); err != nil || digest != besideDigest {
+			return "", fmt.Errorf("shim: %s is not the one that this program was built with: install both again (%s, want %s, %v)", path, digest, besideDigest, err)
+		}
+		return path, nil
 	}
 	cache, err := upstream.OpenCache("")
 	if err != nil {

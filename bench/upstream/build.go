@@ -82,16 +82,18 @@ func checkout(ctx context.Context, name string, opts Options) (string, error) {
 	if out, err := exec.CommandContext(ctx, "git", "-C", source, "describe", "--tags", "--match=v*", "--always", "--dirty").Output(); err == nil {
 		described = strings.TrimSpace(string(out))
 	}
-	path := cache.Path("source-" + name)
-	unlock, err := cache.lock(ctx, "source-"+name)
+	private, err := temporary.New(cache.dir)
 	if err != nil {
 		return "", err
 	}
-	defer unlock()
+	defer private.Remove()
+	path := filepath.Join(private.Path, name)
 	// GOWORK= finds the workspace that the checkout's vendored modules belong to.
 	args := []string{"build", "-v", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X k8s.io/component-base/version.gitVersion=" + described, "-o", path, "./cmd/" + name}
-	_, err = Go(ctx, source, []string{"GOFLAGS=", "GOWORK=", "CGO_ENABLED=0"}, b.counter(), args...)
-	return path, err
+	if _, err := Go(ctx, source, []string{"GOFLAGS=", "GOWORK=", "CGO_ENABLED=0"}, b.counter(), args...); err != nil {
+		return "", err
+	}
+	return cache.keep(path, "source-"+name+"-")
 }
 
 // counter returns a function that turns the output of go build into an occasional progress line.

@@ -13,7 +13,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -70,8 +72,8 @@ func writable(dir string) error {
 	if owner := stat.Sys().(*syscall.Stat_t).Uid; !stat.IsDir() || int(owner) != os.Geteuid() {
 		return fmt.Errorf("%s: not a folder of user %d", dir, os.Geteuid())
 	}
-	if stat.Mode().Perm()&0o022 != 0 {
-		return fmt.Errorf("%s: other users may write there: chmod go-w", dir)
+	if err := Trusted(dir); err != nil {
+		return err
 	}
 	if err := unix.Access(dir, unix.W_OK); err != nil {
 		return fmt.Errorf("%s: %w", dir, err)
@@ -99,7 +101,10 @@ const Shipped = "../lib/synclab"
 func (c Cache) matches(pattern, origin string) ([]string, error) {
 	folders := []Cache{c}
 	if exe, err := os.Executable(); err == nil {
-		folders = append(folders, Cache{filepath.Join(filepath.Dir(exe), Shipped)})
+		// Below /tmp, another user may have made it first.
+		if shipped := filepath.Join(filepath.Dir(exe), Shipped); Trusted(shipped) == nil {
+			folders = append(folders, Cache{shipped})
+		}
 	}
 	var all []string
 	for _, folder := range folders {
@@ -107,7 +112,9 @@ func (c Cache) matches(pattern, origin string) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, slices.DeleteFunc(paths, func(path string) bool { return !folder.intact(filepath.Base(path), origin) })...)
+		all = append(all, slices.DeleteFunc(paths, func(path string) bool {
+			return !folder.intact(filepath.Base(path), origin) || Trusted(path) != nil
+		})...)
 	}
 	return all, nil
 }
@@ -141,7 +148,7 @@ func (c Cache) Get(ctx context.Context, name, origin string, build func(path str
 	if err := build(building); err != nil {
 		return "", err
 	}
-	digest, err := digestOf(building)
+	digest, err := Digest(building)
 	if err != nil {
 		return "", err
 	}
@@ -150,6 +157,35 @@ func (c Cache) Get(ctx context.Context, name, origin string, build func(path str
 		return "", err
 	}
 	return path, errors.Join(outfile.Write(Origin(path), append(text, '\n'), 0o644), os.Rename(building, path))
+}
+
+// keep moves a built file into the cache, under a name that contains its digest: builds of several sources at a time are
+// several files. It removes the oldest of more than mostKept files of this prefix.
+func (c Cache) keep(building, prefix string) (string, error) {
+	digest, err := Digest(building)
+	if err != nil {
+		return "", err
+	}
+	path := c.Path(prefix + strings.TrimPrefix(digest, "sha256:")[:16])
+	if err := os.Rename(building, path); err != nil {
+		return "", err
+	}
+	const mostKept = 8
+	all, err := filepath.Glob(c.Path(prefix) + "*")
+	if err != nil {
+		return "", err
+	}
+	age := func(path string) time.Time {
+		if stat, err := os.Lstat(path); err == nil {
+			return stat.ModTime()
+		}
+		return time.Time{}
+	}
+	slices.SortFunc(all, func(a, b string) int { return age(b).Compare(age(a)) })
+	for _, old := range all[min(mostKept, len(all)):] {
+		_ = os.Remove(old) // it takes only space
+	}
+	return path, nil
 }
 
 // made describes how a cached file was built; it is stored next to the file.
@@ -171,11 +207,12 @@ func (c Cache) intact(name, origin string) bool {
 	if json.Unmarshal(text, &m) != nil || m.Origin != origin {
 		return false
 	}
-	digest, err := digestOf(c.Path(name))
+	digest, err := Digest(c.Path(name))
 	return err == nil && digest == m.Digest
 }
 
-func digestOf(path string) (string, error) {
+// Digest returns the digest of a file's content.
+func Digest(path string) (string, error) {
 	f, err := outfile.Open(path)
 	if err != nil {
 		return "", err

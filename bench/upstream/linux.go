@@ -7,7 +7,6 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -220,10 +219,11 @@ func (o LinuxOptions) fromSource(ctx context.Context, cache Cache) (string, erro
 		if err != nil {
 			return err
 		}
-		name := linuxFile(release + "-source")
-		if err := os.Remove(cache.Path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		digest, err := Digest(draft)
+		if err != nil {
 			return err
 		}
+		name := linuxFile(release + "-source-" + strings.TrimPrefix(digest, "sha256:")[:16])
 		built, err = cache.Get(ctx, name, linuxOrigin(), func(path string) error { return os.Rename(draft, path) })
 		return err
 	})

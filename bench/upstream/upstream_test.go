@@ -40,7 +40,7 @@ func fakeGo(t *testing.T, fails string) (account func() []string) {
 			case "$1" in *gitVersion=*) version=${1#*gitVersion=}; version=${version%%%% *};; esac
 			shift
 		done
-		printf '#!/bin/sh\necho Kubernetes %%s\n' "$version" > "$2"
+		printf '#!/bin/sh\n# %%s\necho Kubernetes %%s\n' "$(pwd)" "$version" > "$2"
 		chmod +x "$2"
 	`, mod, log, fails, dir)
 	files := map[string]string{
@@ -150,6 +150,33 @@ func TestBuildsACheckout(t *testing.T) {
 	}
 	if calls := account(); len(calls) != 2 || !strings.HasPrefix(calls[0], source+": build") || !strings.HasSuffix(calls[0], " ./cmd/kube-proxy") {
 		t.Errorf("go was called: %q", calls)
+	}
+}
+
+// A build of one checkout does not replace that of another, which a run may be measuring. Old builds do not stay for ever.
+func TestCheckoutsAtOnce(t *testing.T) {
+	fakeGo(t, "")
+	cache, first := t.TempDir(), ""
+	var before []byte
+	for i := range 9 {
+		source := t.TempDir()
+		if err := os.MkdirAll(filepath.Join(source, "cmd/kube-proxy"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		path, _, err := KubeProxy(t.Context(), Options{Cache: cache, Source: source})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			first = path
+			if before, err = os.ReadFile(path); err != nil {
+				t.Fatal(err)
+			}
+		}
+		after, err := os.ReadFile(first)
+		if (err == nil) != (i < 8) || err == nil && !bytes.Equal(before, after) {
+			t.Errorf("after %d more builds, the first is %q (%v), was %q", i, after, err, before)
+		}
 	}
 }
 

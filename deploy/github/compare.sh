@@ -6,6 +6,8 @@ set -euo pipefail
 lab=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d "${RUNNER_TEMP:-/tmp}/synclab-XXXXXX")
 chmod 755 "$work"
+# Synclab looks for programs in ../lib of its folder, so that must not be a folder where others may write.
+mkdir "$work/bin"
 
 fail() {
 	echo "synclab action: $1" >&2
@@ -31,9 +33,9 @@ root() {
 
 # side NAME FOLDER measures one side.
 side() {
-	local run=("${flags[@]}" --out "$work/$1") program=$work/synclab
+	local run=("${flags[@]}" --out "$work/$1") program=$work/bin/synclab
 	if [ "$MEASURE" = synclab ]; then
-		program=$work/synclab-$1
+		program=$work/bin/synclab-$1
 		build "$2" "$program"
 	else
 		run+=(--kube-proxy-src "$2")
@@ -59,13 +61,13 @@ if [ -n "${SERVICES:-}" ]; then
 	flags+=("--services=$SERVICES")
 fi
 
-build "$lab" "$work/synclab"
+build "$lab" "$work/bin/synclab"
 root sh "$lab/scripts/deps.sh"
 side before "$base"
 side after "$head"
 
 status=0
-"$work/synclab" diff "$work/before" "$work/after" --format=github "--max-slower=${MAX_SLOWER:-10%}" "--page=$work/diff.html" >"$work/table.md" || status=$?
+"$work/bin/synclab" diff "$work/before" "$work/after" --format=github "--max-slower=${MAX_SLOWER:-10%}" "--page=$work/diff.html" >"$work/table.md" || status=$?
 cat "$work/table.md"
 cat "$work/table.md" >>"${GITHUB_STEP_SUMMARY:-/dev/null}"
 if [ -s "$work/table.md" ]; then

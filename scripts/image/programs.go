@@ -35,14 +35,18 @@ func programs(ctx context.Context, work string, o options) (foreign, own []file,
 			return nil, nil, err
 		}
 	}
+	front, err := shim.Command(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	digest, err := upstream.Digest(front)
+	if err != nil {
+		return nil, nil, err
+	}
 	// Without cgo, so that it needs no library of the build machine.
 	binary := filepath.Join(work, "synclab")
 	env := []string{"CGO_ENABLED=0", "GOFLAGS="}
-	if err := tool(ctx, env, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X synclab/bench/machine.Commit="+o.commit, "-o", binary, "./cmd/synclab"); err != nil {
-		return nil, nil, err
-	}
-	front, err := shim.Command(ctx)
-	if err != nil {
+	if err := tool(ctx, env, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X synclab/bench/machine.Commit="+o.commit+" -X synclab/bench/shim.besideDigest="+digest, "-o", binary, "./cmd/synclab"); err != nil {
 		return nil, nil, err
 	}
 	for name, from := range map[string]string{"synclab": binary, shim.Beside: front} {
