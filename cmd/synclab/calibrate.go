@@ -12,6 +12,7 @@ import (
 
 	"synclab/bench"
 	"synclab/bench/raw"
+	"synclab/bench/shell"
 	"synclab/cmd/synclab/terminal"
 	"synclab/reports/model"
 )
@@ -168,6 +169,6 @@ func writeModel(s streams, dir string, holdOut bool, o model.FitOptions) error {
 			return err
 		}
 	}
-	_, err = fmt.Fprintf(s.out, "\n%s/%s\n'synclab report %s' shows the measurements\n", dir, model.File, dir)
+	_, err = fmt.Fprintf(s.out, "\n%s/%s\n'synclab report %s' shows the measurements\n", dir, model.File, shell.Line(dir))
 	return err
 }

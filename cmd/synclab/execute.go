@@ -128,7 +128,7 @@ func measureShown(ctx context.Context, s streams, o runOptions, also func(bench.
 	case err == nil && o.shards > 0:
 		return nil, shardDone(s.out, dir, o, "is complete")
 	case err != nil:
-		fmt.Fprintf(s.err, "the measurements until then are in %s; 'synclab report %s' shows them\n", dir, dir)
+		fmt.Fprintf(s.err, "the measurements until then are in %s; 'synclab report %s' shows them\n", dir, shell.Line(dir))
 		return nil, err
 	}
 	if o.history != "" {
@@ -283,6 +283,6 @@ func listShards(w io.Writer, options bench.ExecuteOptions) error {
 
 // shardDone prints the state of a shard, and the command for one report of all shards.
 func shardDone(w io.Writer, dir string, o runOptions, stands string) error {
-	_, err := fmt.Fprintf(w, "shard %d/%d %s\nits folder: %s\nreport of all shards: synclab report %s\n", o.shard, o.shards, stands, dir, filepath.Dir(dir))
+	_, err := fmt.Fprintf(w, "shard %d/%d %s\nits folder: %s\nreport of all shards: synclab report %s\n", o.shard, o.shards, stands, dir, shell.Line(filepath.Dir(dir)))
 	return err
 }

@@ -26,7 +26,9 @@ type Answer struct {
 	Model *model.Model `json:"-"`
 	Run   string       `json:"run"`
 	// Command is the command line of the question, for the page.
-	Command  string          `json:"command,omitempty"`
+	Command string `json:"command,omitempty"`
+	// Foreign: the answer was read from a file of another user, or its command is none that Synclab writes.
+	Foreign  bool            `json:"-"`
 	Remarks  []string        `json:"remarks,omitempty"`
 	Subjects []SubjectAnswer `json:"subjects"`
 	// Comparisons of the first subject, which is in use today, with each other subject.

@@ -65,6 +65,7 @@ type Block struct {
 	Facts        [][2]string // terms and their values
 	List         []string
 	Code         string // a command or an output, as it is
+	Inert        bool   // the code is another user's text: the page has no button that copies it
 }
 
 // shown reports whether the block has content for an output.

@@ -82,7 +82,7 @@
   all(".tools").forEach(function (tools) {
     tools.prepend(copier("Copy as CSV", () => csv(tools.nextElementSibling.querySelector("table"))));
   });
-  all("pre").forEach(function (pre) {
+  all("pre:not(.inert)").forEach(function (pre) {
     const button = copier("Copy", () => pre.textContent);
     button.className = "copy";
     pre.before(button);

@@ -10,7 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"synclab/bench/outfile"
 	"synclab/bench/raw"
+	"synclab/bench/shell"
 	"synclab/reports/doc"
 )
 
@@ -27,11 +29,13 @@ type RunHead struct {
 	Subjects    []string   `json:"subjects"`
 	// Observed is as in raw.Run. Feed is how objects reached the subjects: "informers" in the lab's process, "api"
 	// over HTTP.
-	Observed string       `json:"observed,omitempty"`
-	Feed     string       `json:"feed"`
-	Reps     int          `json:"reps"`
-	Seed     uint64       `json:"seed"`
-	Command  string       `json:"command"`
+	Observed string `json:"observed,omitempty"`
+	Feed     string `json:"feed"`
+	Reps     int    `json:"reps"`
+	Seed     uint64 `json:"seed"`
+	Command  string `json:"command"`
+	// Foreign: the run belongs to another user, or its command is none that Synclab writes. It is shown, not offered.
+	Foreign  bool         `json:"-"`
 	Versions raw.Versions `json:"versions"`
 	Machine  raw.Machine  `json:"machine"`
 	// Kernels is as in raw.Run.
@@ -50,10 +54,18 @@ func RunHeads(c *Collection) []RunHead {
 			Label: c.Labels[i], Dir: filepath.Base(l.Dir), Status: r.Status, Reason: r.Reason, Started: r.Started,
 			Finished: r.Finished, Scenario: r.Scenario.Name, Description: strings.TrimSpace(r.Scenario.Description),
 			Subjects: r.Subjects, Feed: cmp.Or(r.Feed, raw.FeedInformers), Observed: r.Observed, Reps: r.Reps, Seed: r.Seed, Command: r.Command, Versions: r.Versions, Machine: r.Machine, Kernels: r.Kernels,
-			Shards: l.ShardHeads(), Missing: l.MissingText(),
+			Shards: l.ShardHeads(), Missing: l.MissingText(), Foreign: l.foreign(),
 		})
 	}
 	return heads
+}
+
+func (l *Run) foreign() bool {
+	if len(l.Shards) > 0 {
+		return slices.ContainsFunc(l.Shards, (*Run).foreign)
+	}
+	own, err := outfile.Own(l.Dir, filepath.Join(l.Dir, raw.RunFile))
+	return err != nil || !own || !shell.Calls("synclab", l.Info.Command)
 }
 
 // Title is the scenarios and the sizes: "steady-churn: 10,000 Services × 10 endpoints".

@@ -91,7 +91,7 @@ func (s *Summary) originSection() doc.Section {
 		if run.Reason != "" {
 			facts = append(facts, [2]string{"reason", run.Reason})
 		}
-		out.Add(doc.Block{On: doc.Page, Heading: "Run " + run.Label}, doc.Block{On: doc.Page, Code: run.Command}, doc.Block{On: doc.Page, Facts: facts})
+		out.Add(doc.Block{On: doc.Page, Heading: "Run " + run.Label}, doc.Block{On: doc.Page, Code: run.Command, Inert: run.Foreign}, doc.Block{On: doc.Page, Facts: facts})
 		lines = append(lines, fmt.Sprintf("`%s` (%s): `%s`, seed %d, %d repetitions, %s", run.Label, run.Status, run.Command, run.Seed, run.Reps, run.VersionsText()))
 		for _, host := range run.HostList() {
 			lines = append(lines, host[0]+": "+host[1])

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"synclab/bench/outfile"
+	"synclab/bench/shell"
 	"synclab/reports/capacity"
 	"synclab/reports/model"
 )
@@ -61,6 +62,8 @@ func LoadAnswer(dir string) (*capacity.Answer, error) {
 	if a.Model, _, err = model.Load(dir, model.Here{Elsewhere: true}); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
+	own, err := outfile.Own(dir, path)
+	a.Foreign = err != nil || !own || !shell.Calls("synclab", a.Command)
 	return a, nil
 }
 

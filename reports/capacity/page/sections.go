@@ -230,7 +230,7 @@ func (r *report) assumptionsSection() doc.Section {
 	s := doc.Section{ID: "limits", Title: "Assumptions and limits", Short: "Assumptions", NewSheet: true}
 	const repeat = "How to repeat it"
 	s.Add(doc.Block{On: doc.Page, List: assumptions},
-		doc.Block{On: doc.Page, Heading: repeat, Code: cmp.Or(r.Command, "synclab report FOLDER   # the folder of this page")})
+		doc.Block{On: doc.Page, Heading: repeat, Code: cmp.Or(r.Command, "synclab report FOLDER   # the folder of this page"), Inert: r.Foreign})
 	if r.Command != "" {
 		s.Add(doc.Block{On: doc.Markdown, Heading: repeat, Note: doc.Sentence(planCommandNote, r)})
 	}
