@@ -1,15 +1,17 @@
-// Package outfile writes and opens Synclab's files in folders where other users may have put links or FIFOs.
+// Package outfile writes and opens Synclab's files in folders where other users may have put links or FIFOs, or rename
+// files at any time.
 //
-//  1. Write creates the file in a temporary folder of the target's folder, and renames it. A link at the target path is
-//     replaced, never followed. It writes to devices and descriptors in /dev and /proc instead of replacing them. It
-//     removes what killed processes left in the target's folder.
-//  2. Open and Append accept regular files only. A FIFO or a device is an error at once.
+//  1. A Folder is opened once. All that follows is relative to its descriptor, and leaves it through no link.
+//  2. Write creates a draft in the target's folder, and renames it. A link at the target path is replaced, never
+//     followed. It writes to devices and descriptors in /dev and /proc instead of replacing them. It removes the drafts
+//     of killed processes from the target's folder.
+//  3. Open and Append accept regular files only. A FIFO or a device is an error at once. ReadInput, for a file that the
+//     user names, also accepts a pipe of the shell.
 //
-// Not covered: the folder itself and its parents. A user with permission to rename them decides where files go.
+// Not covered: the parents of the folder. A user with permission to rename them decides which folder is opened.
 package outfile
 
 import (
-	"bufio"
 	"bytes"
 	"compress/gzip"
 	"errors"
@@ -21,8 +23,6 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"synclab/bench/temporary"
 )
 
 // ErrNotRegular means a FIFO, a device, a folder, or a link that must not be followed. Other errors wrap it.
@@ -46,26 +46,11 @@ func WriteWith(path string, mode fs.FileMode, write func(io.Writer) error) error
 		}
 		return errors.Join(write(f), f.Close())
 	}
-	folder := filepath.Dir(path)
-	_, _ = temporary.Sweep(folder) // a failed sweep does not prevent an output
-	private, err := temporary.New(folder)
-	if err != nil {
-		return Full(path, err)
-	}
-	draft := filepath.Join(private.Path, filepath.Base(path))
-	if err = writeNew(draft, mode, write); err == nil {
-		err = os.Rename(draft, path)
-	}
-	return Full(path, errors.Join(err, private.Remove()))
-}
-
-func writeNew(path string, mode fs.FileMode, write func(io.Writer) error) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
+	folder, err := OpenFolder(filepath.Dir(path))
 	if err != nil {
 		return err
 	}
-	buffer := bufio.NewWriterSize(f, 64<<10)
-	return errors.Join(write(buffer), buffer.Flush(), f.Close())
+	return errors.Join(folder.WriteWith(filepath.Base(path), mode, write), folder.Close())
 }
 
 // Full adds a remedy to the error of a full disk. It returns other errors unchanged.
@@ -123,7 +108,11 @@ func Read(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, readLimit+1))
+	return readBounded(f, path)
+}
+
+func readBounded(r io.Reader, path string) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(r, readLimit+1))
 	if err == nil && len(text) > readLimit {
 		err = fmt.Errorf("%s: larger than %d MiB", path, readLimit>>20)
 	}
@@ -151,8 +140,13 @@ func Unpack(path string, most int64) ([]byte, error) {
 }
 
 func open(path string, flags int, mode fs.FileMode) (*os.File, error) {
-	refused := &fs.PathError{Op: "open", Path: path, Err: ErrNotRegular}
 	f, err := os.OpenFile(path, flags|unix.O_NONBLOCK, mode)
+	return regular(f, err, path, flags)
+}
+
+// regular closes an opened file that is not regular, and one to append to that has several names.
+func regular(f *os.File, err error, path string, flags int) (*os.File, error) {
+	refused := &fs.PathError{Op: "open", Path: path, Err: ErrNotRegular}
 	if errors.Is(err, unix.ELOOP) && flags&unix.O_NOFOLLOW != 0 || errors.Is(err, unix.ENXIO) {
 		return nil, refused
 	}

@@ -87,7 +87,7 @@ func TestDraftOfAKilledProcess(t *testing.T) {
 		return len(left)
 	}
 	if entries := writes("one"); entries != 2 {
-		t.Errorf("%d files; want the output and the folder of the running process", entries)
+		t.Errorf("%d files; want the output and the draft of the running process", entries)
 	}
 	_ = killed.Process.Kill()
 	_ = killed.Wait()

@@ -10,6 +10,7 @@
 package temporary
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -26,10 +27,11 @@ const (
 	ownerName = "owner"
 )
 
-// Dir is a folder that only this user can read.
+// Dir is a folder that only this user can read. It is opened once, and removed by its descriptor.
 type Dir struct {
-	Path  string
-	owner *os.File // locked
+	Path         string
+	parent, root *os.Root
+	owner        *os.File // locked
 }
 
 // New makes a folder under root, by default in the temporary folder of the system.
@@ -47,101 +49,154 @@ func New(root string) (*Dir, error) {
 }
 
 func newDir(root string) (*Dir, error) {
-	const tries = 100
-	var d *Dir
-	err := errSwept
-	for try := 0; try < tries && errors.Is(err, errSwept); try++ {
-		var path string
-		if path, err = os.MkdirTemp(root, prefix); err != nil {
-			return nil, err
-		}
-		if d, err = claim(path); err != nil {
-			_ = os.RemoveAll(path)
-		}
+	parent, err := os.OpenRoot(root)
+	if err != nil {
+		return nil, err
 	}
-	return d, err
+	const tries = 100
+	err = errSwept
+	for try := 0; try < tries && errors.Is(err, errSwept); try++ {
+		name := prefix + rand.Text()
+		if err = parent.Mkdir(name, 0o700); err != nil {
+			break
+		}
+		d := &Dir{Path: filepath.Join(root, name), parent: parent}
+		if err = d.claim(); err == nil {
+			return d, nil
+		}
+		_ = parent.Remove(name)
+	}
+	return nil, errors.Join(err, parent.Close())
 }
 
 // errSwept means that another process removed a folder before it was locked.
 var errSwept = errors.New("another process removes each new temporary folder")
 
-func claim(path string) (*Dir, error) {
-	owner, err := os.OpenFile(filepath.Join(path, ownerName), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+// claim opens and locks a new folder, which is empty: a folder with content was put in its place.
+func (d *Dir) claim() error {
+	root, err := d.parent.OpenRoot(filepath.Base(d.Path))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, errSwept
+		return errSwept
 	}
+	if err != nil {
+		return err
+	}
+	d.root = root
+	stat, err := root.Stat(".")
+	if err == nil && !own(stat) {
+		err = fmt.Errorf("%s: another user put a folder in place of the new one", d.Path)
+	}
+	entries, failed := list(root)
+	if err = errors.Join(err, failed); err == nil && len(entries) > 0 {
+		err = fmt.Errorf("%s: another folder is in place of the new one", d.Path)
+	}
+	if err == nil {
+		d.owner, err = root.OpenFile(ownerName, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	}
+	if err == nil {
+		var stat unix.Stat_t
+		err = unix.Flock(int(d.owner.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if !errors.Is(err, unix.EWOULDBLOCK) && (unix.Fstat(int(d.owner.Fd()), &stat) != nil || stat.Nlink > 0) {
+			return nil // without locks on this file system, Sweep gets none either
+		}
+		d.owner.Close()
+		err = errSwept
+	}
+	root.Close()
+	if errors.Is(err, fs.ErrNotExist) {
+		return errSwept
+	}
+	return err
+}
+
+func list(root *os.Root) ([]fs.DirEntry, error) {
+	folder, err := root.Open(".")
 	if err != nil {
 		return nil, err
 	}
-	var stat unix.Stat_t
-	err = unix.Flock(int(owner.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) || unix.Fstat(int(owner.Fd()), &stat) == nil && stat.Nlink == 0 {
-		owner.Close()
-		return nil, errSwept
-	}
-	return &Dir{Path: path, owner: owner}, nil // without locks on this file system, Sweep gets none either
+	defer folder.Close()
+	return folder.ReadDir(-1)
 }
 
-// Remove removes the folder with all that is in it.
-func (d *Dir) Remove() error { return errors.Join(remove(d.Path), d.owner.Close()) }
-
-// remove removes the owner file last: a folder without it has no content.
-func remove(path string) error {
-	entries, err := os.ReadDir(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // its process removed it
+// Remove removes the folder with all that is in it. A second call is no error.
+func (d *Dir) Remove() error {
+	err := remove(d.parent, d.root, filepath.Base(d.Path))
+	if errors.Is(err, fs.ErrClosed) {
+		return nil
 	}
+	return errors.Join(err, d.root.Close(), d.parent.Close(), d.owner.Close())
+}
+
+// remove empties an opened folder and removes its name. The owner file is the last: a folder without it has no content.
+func remove(parent, root *os.Root, name string) error {
+	entries, err := list(root)
 	for _, entry := range entries {
 		if entry.Name() != ownerName {
-			err = errors.Join(err, os.RemoveAll(filepath.Join(path, entry.Name())))
+			err = errors.Join(err, root.RemoveAll(entry.Name()))
 		}
 	}
 	if err != nil {
 		return err
 	}
-	return os.RemoveAll(path)
+	opened, err := root.Stat(".")
+	if err == nil {
+		err = root.RemoveAll(ownerName)
+	}
+	if named, failed := parent.Lstat(name); err != nil || failed != nil || !os.SameFile(opened, named) {
+		return err // its process removed it, or another user renamed it
+	}
+	return parent.RemoveAll(name)
 }
 
 // Sweep removes the folders under root whose process has ended, and returns their paths. It touches only folders of
 // this user, and follows no links.
 func Sweep(root string) ([]string, error) {
-	entries, err := os.ReadDir(root)
+	parent, err := os.OpenRoot(root)
+	if err != nil {
+		return nil, fmt.Errorf("sweep: %w", err)
+	}
+	defer parent.Close()
+	entries, err := list(parent)
 	if err != nil {
 		return nil, fmt.Errorf("sweep: %w", err)
 	}
 	var swept []string
 	for _, entry := range entries {
-		path := filepath.Join(root, entry.Name())
-		if !ours(entry) {
+		if !entry.IsDir() || !strings.HasPrefix(entry.Name(), prefix) {
 			continue
 		}
-		removed, failed := sweep(path)
-		if failed != nil {
+		removed, failed := sweep(parent, entry.Name())
+		if failed != nil && !errors.Is(failed, fs.ErrNotExist) {
 			err = errors.Join(err, fmt.Errorf("sweep: %w", failed))
 		} else if removed {
-			swept = append(swept, path)
+			swept = append(swept, filepath.Join(root, entry.Name()))
 		}
 	}
 	return swept, err
 }
 
-// ours reports whether a process of this user made the folder: all users share /tmp.
-func ours(entry fs.DirEntry) bool {
-	if !entry.IsDir() || !strings.HasPrefix(entry.Name(), prefix) {
-		return false
-	}
-	about, err := entry.Info()
-	if err != nil {
-		return false
-	}
+// own reports whether a process of this user made the folder: all users share /tmp.
+func own(about fs.FileInfo) bool {
 	stat, ok := about.Sys().(*syscall.Stat_t)
-	return ok && int(stat.Uid) == os.Geteuid()
+	return ok && about.IsDir() && int(stat.Uid) == os.Geteuid()
 }
 
-func sweep(path string) (removed bool, err error) {
-	owner, err := os.OpenFile(filepath.Join(path, ownerName), os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+func sweep(parent *os.Root, name string) (removed bool, err error) {
+	named, err := parent.Lstat(name)
+	if err != nil || !own(named) {
+		return false, err
+	}
+	root, err := parent.OpenRoot(name)
+	if err != nil {
+		return false, err
+	}
+	defer root.Close()
+	if opened, err := root.Stat("."); err != nil || !os.SameFile(opened, named) {
+		return false, err // a link in its place
+	}
+	owner, err := root.OpenFile(ownerName, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return os.Remove(path) == nil, nil // empty: its process was killed, or makes another one
+		return parent.Remove(name) == nil, nil // empty: its process was killed, or makes another one
 	}
 	if err != nil {
 		return false, err
@@ -150,5 +205,5 @@ func sweep(path string) (removed bool, err error) {
 	if unix.Flock(int(owner.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
 		return false, nil
 	}
-	return true, remove(path)
+	return true, remove(parent, root, name)
 }

@@ -1,0 +1,153 @@
+package outfile
+
+import (
+	"bufio"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Folder is a folder that was opened once. Another user may rename it, or what is in it, at any time: no file outside of
+// it is written or removed. Names are without slashes.
+type Folder struct {
+	Path string // for messages
+	root *os.Root
+}
+
+// OpenFolder opens a folder.
+func OpenFolder(path string) (*Folder, error) {
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return nil, err
+	}
+	return &Folder{path, root}, nil
+}
+
+// MakeFolder is OpenFolder, which makes the folder and its parents if necessary.
+func MakeFolder(path string) (*Folder, error) {
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return nil, err
+	}
+	return OpenFolder(path)
+}
+
+// Close closes the descriptor.
+func (f *Folder) Close() error { return f.root.Close() }
+
+// Sub opens a folder in the folder, and makes it if necessary.
+func (f *Folder) Sub(name string) (*Folder, error) {
+	if err := f.root.Mkdir(name, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	if stat, err := f.root.Lstat(name); err != nil || !stat.IsDir() { // OpenRoot would wait for a FIFO's writer
+		return nil, errors.Join(err, fmt.Errorf("%s: not a folder", filepath.Join(f.Path, name)))
+	}
+	root, err := f.root.OpenRoot(name)
+	if err != nil {
+		return nil, err
+	}
+	return &Folder{filepath.Join(f.Path, name), root}, nil
+}
+
+// Remove removes a file, or a folder with all that is in it. One that is not there is no error.
+func (f *Folder) Remove(name string) error { return f.root.RemoveAll(name) }
+
+// Append is Append for a file of the folder.
+func (f *Folder) Append(name string, mode fs.FileMode) (*os.File, error) {
+	const flags = os.O_CREATE | os.O_WRONLY | os.O_APPEND | unix.O_NOFOLLOW
+	if stat, err := f.root.Lstat(name); err == nil && !stat.Mode().IsRegular() {
+		return nil, &fs.PathError{Op: "open", Path: filepath.Join(f.Path, name), Err: ErrNotRegular} // os.Root follows links in the folder
+	}
+	file, err := f.root.OpenFile(name, flags|unix.O_NONBLOCK, mode)
+	return regular(file, err, filepath.Join(f.Path, name), flags)
+}
+
+// Write is Write for a file of the folder.
+func (f *Folder) Write(name string, content []byte, mode fs.FileMode) error {
+	return f.WriteWith(name, mode, func(w io.Writer) error {
+		_, err := w.Write(content)
+		return err
+	})
+}
+
+// WriteWith is WriteWith for a file of the folder.
+func (f *Folder) WriteWith(name string, mode fs.FileMode, write func(io.Writer) error) error {
+	f.Sweep()
+	path := filepath.Join(f.Path, name)
+	draft, draftName, err := f.draft()
+	if err != nil {
+		return Full(path, err)
+	}
+	buffer := bufio.NewWriterSize(draft, 64<<10)
+	if err = errors.Join(write(buffer), buffer.Flush()); err == nil {
+		_ = draft.Chmod(mode &^ umask) // some file systems have no modes
+		err = f.root.Rename(draftName, name)
+	}
+	if err != nil {
+		err = errors.Join(err, f.root.Remove(draftName))
+	}
+	return Full(path, errors.Join(err, draft.Close()))
+}
+
+// draftPrefix begins the name of a file that is being written.
+const draftPrefix = "synclab-tmp-"
+
+// umask is the process's umask. Drafts are private until they are complete, so that no other user can lock them.
+var umask = func() fs.FileMode {
+	mask := unix.Umask(0o077)
+	unix.Umask(mask)
+	return fs.FileMode(mask)
+}()
+
+// draft makes a file with a lock that the kernel releases when the process ends.
+func (f *Folder) draft() (*os.File, string, error) {
+	const tries = 100
+	for range tries {
+		name := draftPrefix + rand.Text()
+		file, err := f.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
+		if err != nil {
+			return nil, "", err
+		}
+		var stat unix.Stat_t
+		err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if !errors.Is(err, unix.EWOULDBLOCK) && unix.Fstat(int(file.Fd()), &stat) == nil && stat.Nlink > 0 {
+			return file, name, nil // without locks on this file system, Sweep gets none either
+		}
+		file.Close() // another process sweeps it
+	}
+	return nil, "", fmt.Errorf("%s: another process removes each new file", f.Path)
+}
+
+// Sweep removes the drafts of killed processes: regular files of this user that no process has locked. What cannot be
+// removed stays.
+func (f *Folder) Sweep() {
+	folder, err := f.root.Open(".")
+	if err != nil {
+		return
+	}
+	defer folder.Close()
+	entries, _ := folder.ReadDir(-1)
+	for _, entry := range entries {
+		name := entry.Name()
+		if !entry.Type().IsRegular() || !strings.HasPrefix(name, draftPrefix) {
+			continue
+		}
+		file, err := f.root.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+		if err != nil {
+			continue
+		}
+		var stat unix.Stat_t
+		if unix.Fstat(int(file.Fd()), &stat) == nil && stat.Mode&unix.S_IFMT == unix.S_IFREG && int(stat.Uid) == os.Geteuid() &&
+			unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+			_ = f.root.Remove(name) // only a name in this folder goes
+		}
+		file.Close()
+	}
+}
