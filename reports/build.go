@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"synclab/bench/outfile"
@@ -38,11 +36,13 @@ func Build(dirs []string, out string, opts Options) (*sections.Summary, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(out, 0o755); err != nil {
+	folder, err := outfile.MakeFolder(out)
+	if err != nil {
 		return nil, err
 	}
+	defer folder.Close()
 	s := sections.Summarize(runs, opts.SLOs.WithDefaults())
-	if err := plots.Draw(s, out, !opts.NoPNG); err != nil {
+	if err := plots.Draw(s, folder, !opts.NoPNG); err != nil {
 		return nil, err
 	}
 	s.Verdict = front.Verdict(s)
@@ -61,7 +61,7 @@ func Build(dirs []string, out string, opts Options) (*sections.Summary, error) {
 		if err := output.write(&b); err != nil {
 			return nil, fmt.Errorf("%s: %w", output.name, err)
 		}
-		if err := outfile.Write(filepath.Join(out, output.name), b.Bytes(), 0o644); err != nil {
+		if err := folder.Write(output.name, b.Bytes(), 0o644); err != nil {
 			return nil, err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"synclab/bench/outfile"
 	"synclab/reports/front"
 	"synclab/reports/plots"
 	"synclab/reports/records"
@@ -96,7 +97,12 @@ func FuzzRemoveEarlier(f *testing.F) {
 		if err := os.WriteFile(filepath.Join(out, "summary.json"), text, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_ = plots.RemoveEarlier(out)
+		folder, err := outfile.OpenFolder(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = plots.RemoveEarlier(folder)
+		folder.Close()
 		for _, path := range stay {
 			if _, err := os.Stat(path); err != nil {
 				t.Error(err)

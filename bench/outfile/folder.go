@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -56,17 +57,51 @@ func (f *Folder) Sub(name string) (*Folder, error) {
 	return &Folder{filepath.Join(f.Path, name), root}, nil
 }
 
-// Remove removes a file, or a folder with all that is in it. One that is not there is no error.
-func (f *Folder) Remove(name string) error { return f.root.RemoveAll(name) }
+// List returns the entries of the folder, sorted by name.
+func (f *Folder) List() ([]fs.DirEntry, error) {
+	folder, err := f.root.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	defer folder.Close()
+	entries, err := folder.ReadDir(-1)
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+	return entries, err
+}
+
+// Remove removes a file, or an empty folder. One that is not there is no error.
+func (f *Folder) Remove(name string) error {
+	if err := f.root.Remove(name); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// RemoveAll removes a file, or a folder with all that is in it.
+func (f *Folder) RemoveAll(name string) error { return f.root.RemoveAll(name) }
 
 // Append is Append for a file of the folder.
 func (f *Folder) Append(name string, mode fs.FileMode) (*os.File, error) {
-	const flags = os.O_CREATE | os.O_WRONLY | os.O_APPEND | unix.O_NOFOLLOW
-	if stat, err := f.root.Lstat(name); err == nil && !stat.Mode().IsRegular() {
-		return nil, &fs.PathError{Op: "open", Path: filepath.Join(f.Path, name), Err: ErrNotRegular} // os.Root follows links in the folder
+	return f.open(name, os.O_CREATE|os.O_WRONLY|os.O_APPEND, mode)
+}
+
+// Read is Read for a file of the folder. It follows no link.
+func (f *Folder) Read(name string) ([]byte, error) {
+	file, err := f.open(name, os.O_RDONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return readBounded(file, file.Name())
+}
+
+func (f *Folder) open(name string, flags int, mode fs.FileMode) (*os.File, error) {
+	path := filepath.Join(f.Path, name)
+	if stat, err := f.root.Lstat(name); err == nil && !stat.Mode().IsRegular() { // os.Root follows links that stay in the folder
+		return nil, &fs.PathError{Op: "open", Path: path, Err: ErrNotRegular}
 	}
 	file, err := f.root.OpenFile(name, flags|unix.O_NONBLOCK, mode)
-	return regular(file, err, filepath.Join(f.Path, name), flags)
+	return regular(file, err, path, flags)
 }
 
 // Write is Write for a file of the folder.
@@ -128,12 +163,7 @@ func (f *Folder) draft() (*os.File, string, error) {
 // Sweep removes the drafts of killed processes: regular files of this user that no process has locked. What cannot be
 // removed stays.
 func (f *Folder) Sweep() {
-	folder, err := f.root.Open(".")
-	if err != nil {
-		return
-	}
-	defer folder.Close()
-	entries, _ := folder.ReadDir(-1)
+	entries, _ := f.List()
 	for _, entry := range entries {
 		name := entry.Name()
 		if !entry.Type().IsRegular() || !strings.HasPrefix(name, draftPrefix) {

@@ -22,7 +22,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"synclab/bench/outfile"
-	"synclab/bench/temporary"
 )
 
 // The files of a run's folder that are written while it runs; bench.txt follows at its end.
@@ -54,6 +53,7 @@ const (
 // RunWriter writes a run's folder. It is safe for concurrent use.
 type RunWriter struct {
 	dir     string
+	folder  *outfile.Folder
 	records *os.File
 	reserve *os.File // its lock distinguishes a running run from a killed one; other users cannot open the file
 
@@ -75,11 +75,18 @@ func OpenRun(dir string, run Run, force bool) (*RunWriter, error) {
 	return w, nil
 }
 
-func openRun(dir string, run Run, force bool) (*RunWriter, error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+func openRun(dir string, run Run, force bool) (_ *RunWriter, err error) {
+	folder, err := outfile.MakeFolder(dir)
+	if err != nil {
 		return nil, err
 	}
-	entries, err := os.ReadDir(dir)
+	w := &RunWriter{dir: dir, folder: folder, run: run}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.close())
+		}
+	}()
+	entries, err := folder.List()
 	if err != nil {
 		return nil, err
 	}
@@ -91,29 +98,32 @@ func openRun(dir string, run Run, force bool) (*RunWriter, error) {
 			return nil, errors.New("it already has a run: choose another folder, or replace the run with --force")
 		}
 	}
-	reserve, err := outfile.Append(filepath.Join(dir, ReserveFile), 0o600)
-	if err != nil {
+	if w.reserve, err = folder.Append(ReserveFile, 0o600); err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(reserve.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		reserve.Close()
+	if err := unix.Flock(int(w.reserve.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return nil, fmt.Errorf("the run in it is still running: %w", err)
 	}
-	records, err := outfile.Append(filepath.Join(dir, recordsFile), 0o644)
-	if err != nil {
-		reserve.Close()
+	if w.records, err = folder.Append(recordsFile, 0o644); err != nil {
 		return nil, err
 	}
-	w := &RunWriter{dir: dir, records: records, reserve: reserve, run: run}
 	w.run.Format, w.run.Records = Format, nil
 	if w.run.Status == "" {
 		w.run.Status = StatusRunning
 	}
-	_, err = reserve.Write(make([]byte, reserved))
-	if err := errors.Join(outfile.Full(reserve.Name(), err), records.Truncate(0), removeOld(dir, entries), WriteRun(dir, w.run)); err != nil {
-		return nil, errors.Join(err, records.Close(), reserve.Close())
+	_, err = w.reserve.Write(make([]byte, reserved))
+	return w, errors.Join(outfile.Full(w.reserve.Name(), err), w.records.Truncate(0), removeOld(folder, entries), writeRun(folder, w.run))
+}
+
+// close closes what is open.
+func (w *RunWriter) close() error {
+	var errs []error
+	for _, file := range []*os.File{w.records, w.reserve} {
+		if file != nil {
+			errs = append(errs, file.Close())
+		}
 	}
-	return w, nil
+	return errors.Join(append(errs, w.folder.Close())...)
 }
 
 func isRun(dir string) bool {
@@ -122,28 +132,37 @@ func isRun(dir string) bool {
 }
 
 // removeOld removes the files that were derived from a replaced run's records. Other files in the folder stay.
-func removeOld(dir string, entries []fs.DirEntry) error {
+func removeOld(folder *outfile.Folder, entries []fs.DirEntry) error {
 	var errs []error
 	for _, entry := range entries {
 		switch name := entry.Name(); {
 		case name == ProfilesFolder:
-			errs = append(errs, os.RemoveAll(filepath.Join(dir, name)))
+			errs = append(errs, folder.RemoveAll(name))
 		case !entry.Type().IsRegular():
 		case name == benchFile, name == kernelFile, name == "model.json", name == "index.html", name == "summary.json", name == "summary.md",
 			filepath.Ext(name) == ".svg", filepath.Ext(name) == ".png":
-			errs = append(errs, os.Remove(filepath.Join(dir, name)))
+			errs = append(errs, folder.Remove(name))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// WriteRun replaces run.json in one step, so that a reader never sees half of it.
+// WriteRun replaces run.json of a folder.
 func WriteRun(dir string, run Run) error {
+	folder, err := outfile.OpenFolder(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(writeRun(folder, run), folder.Close())
+}
+
+// writeRun replaces run.json in one step, so that a reader never sees half of it.
+func writeRun(folder *outfile.Folder, run Run) error {
 	b, err := json.MarshalIndent(run, "", "  ")
 	if err != nil {
 		return fmt.Errorf("%s: %w", RunFile, err)
 	}
-	return outfile.Write(filepath.Join(dir, RunFile), append(b, '\n'), 0o644)
+	return folder.Write(RunFile, append(b, '\n'), 0o644)
 }
 
 // Dir returns the run's folder.
@@ -199,7 +218,7 @@ func (w *RunWriter) flush() error {
 
 // KernelLog opens the file for messages of guests' kernels, and appends a title. The caller closes it.
 func (w *RunWriter) KernelLog(title string) (io.WriteCloser, error) {
-	f, err := outfile.Append(filepath.Join(w.dir, kernelFile), 0o644)
+	f, err := w.folder.Append(kernelFile, 0o644)
 	if err != nil {
 		return nil, err
 	}
@@ -211,11 +230,11 @@ func (w *RunWriter) KernelLog(title string) (io.WriteCloser, error) {
 
 // WriteProfile writes a file of ProfilesFolder. The name is without a folder.
 func (w *RunWriter) WriteProfile(name string, content []byte) error {
-	dir := filepath.Join(w.dir, ProfilesFolder)
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	profiles, err := w.folder.Sub(ProfilesFolder)
+	if err != nil {
 		return err
 	}
-	return outfile.Write(filepath.Join(dir, filepath.Base(name)), content, 0o644)
+	return errors.Join(profiles.Write(filepath.Base(name), content, 0o644), profiles.Close())
 }
 
 // Update changes run.json, e.g. when versions become known.
@@ -223,7 +242,7 @@ func (w *RunWriter) Update(change func(*Run)) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	change(&w.run)
-	return WriteRun(w.dir, w.run)
+	return writeRun(w.folder, w.run)
 }
 
 // Close ends the run: it writes the last records, bench.txt, and run.json with the final status and its reason. The
@@ -236,15 +255,15 @@ func (w *RunWriter) Close(status, reason string) error {
 	w.run.Records = w.sum.written()
 	run := w.run
 	w.mu.Unlock()
-	benched := writeBenchFile(w.dir, run)
+	benched := writeBenchFile(w.folder, run)
 	_ = w.reserve.Truncate(0)
-	ended := WriteRun(w.dir, run)
-	_ = os.Remove(w.reserve.Name())
-	return errors.Join(flushed, benched, ended, w.records.Close(), w.reserve.Close())
+	ended := writeRun(w.folder, run)
+	_ = w.folder.Remove(ReserveFile)
+	return errors.Join(flushed, benched, ended, w.close())
 }
 
-func writeBenchFile(dir string, run Run) error {
-	return outfile.WriteWith(filepath.Join(dir, benchFile), 0o644, func(w io.Writer) error { return WriteBench(w, run, Records(dir)) })
+func writeBenchFile(folder *outfile.Folder, run Run) error {
+	return folder.WriteWith(benchFile, 0o644, func(w io.Writer) error { return WriteBench(w, run, Records(folder.Path)) })
 }
 
 // ReadRun reads a run's folder: run.json and all records. Errors name file and line. The status is not that of run.json
@@ -384,7 +403,7 @@ func records(dir string, sum *digest) iter.Seq2[Record, error] {
 }
 
 // SweepRuns marks the killed runs under root as interrupted, and returns their folders. Their records stay. It removes
-// temporary folders that killed processes left in runs. It reads only runs of this user, in folders that no other user
+// drafts that killed processes left in runs. It reads only runs of this user, in folders that no other user
 // may write to. It ignores everything else.
 func SweepRuns(root string) ([]string, error) {
 	if !private(root) {
@@ -400,7 +419,6 @@ func SweepRuns(root string) ([]string, error) {
 		if !private(dir) {
 			continue
 		}
-		_, _ = temporary.Sweep(dir) // they do no harm
 		interrupted, err := sweepRun(dir)
 		if err != nil {
 			return swept, fmt.Errorf("sweep run %s: %w", dir, err)
@@ -422,6 +440,12 @@ func private(path string) bool {
 }
 
 func sweepRun(dir string) (interrupted bool, err error) {
+	folder, err := outfile.OpenFolder(dir)
+	if err != nil {
+		return false, nil // not a run
+	}
+	defer folder.Close()
+	folder.Sweep()
 	run, err := ReadRunFile(dir)
 	if err != nil || run.Status != StatusRunning {
 		return false, nil // not a killed run
@@ -431,7 +455,7 @@ func sweepRun(dir string) (interrupted bool, err error) {
 		return false, nil // not a run
 	}
 	records.Close()
-	reserve, err := outfile.Append(filepath.Join(dir, ReserveFile), 0o600) // a copied run may have none
+	reserve, err := folder.Append(ReserveFile, 0o600) // a copied run may have none
 	if err != nil {
 		return false, nil // not a run
 	}
@@ -441,7 +465,7 @@ func sweepRun(dir string) (interrupted bool, err error) {
 	}
 	run.Status, run.Reason = StatusInterrupted, "the lab was killed"
 	_ = reserve.Truncate(0)
-	ended := errors.Join(writeBenchFile(dir, run), WriteRun(dir, run))
-	_ = os.Remove(reserve.Name())
+	ended := errors.Join(writeBenchFile(folder, run), writeRun(folder, run))
+	_ = folder.Remove(ReserveFile)
 	return true, ended
 }

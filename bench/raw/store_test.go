@@ -139,12 +139,12 @@ func TestSweepRunsLeavesStrangersAlone(t *testing.T) {
 		t.Errorf("the reserve, whose lock marks a running run: %v, %v", stat, err)
 	}
 	left := filepath.Join(own, "synclab-tmp-1")
-	if err := errors.Join(unix.Flock(int(reader.Fd()), unix.LOCK_SH), os.Mkdir(left, 0o700)); err != nil {
+	if err := errors.Join(unix.Flock(int(reader.Fd()), unix.LOCK_SH), os.WriteFile(left, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	swept, err := SweepRuns(root)
 	if _, statErr := os.Stat(left); statErr == nil {
-		t.Error("the temporary folder of a killed process is still there")
+		t.Error("the draft of a killed process is still there")
 	}
 	if err != nil || len(swept) != 1 || swept[0] != own {
 		t.Errorf("swept %q, %v; want %s", swept, err, own)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"image/color"
 	"math"
-	"path/filepath"
 
 	xfont "golang.org/x/image/font"
 	"gonum.org/v1/plot"
@@ -224,7 +223,7 @@ func (f *Figure) drawPanels(c draw.Canvas) {
 }
 
 // Save writes NAME.svg into out, and NAME.png if png is set.
-func (f *Figure) Save(out string, png bool) (doc.Plot, error) {
+func (f *Figure) Save(out *outfile.Folder, png bool) (doc.Plot, error) {
 	one := doc.Plot{Name: f.Name, Title: f.Title, Caption: f.Caption, Badges: f.Badges, SVG: f.Name + ".svg"}
 	vector := vgsvg.New(figureWidth, f.height())
 	f.drawOn(draw.New(vector))
@@ -235,7 +234,7 @@ func (f *Figure) Save(out string, png bool) (doc.Plot, error) {
 	// A machine without the Liberation fonts uses fonts of the same widths.
 	one.Markup = bytes.ReplaceAll(b.Bytes(), []byte("font-family:Liberation Sans"),
 		[]byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif"))
-	if err := outfile.Write(filepath.Join(out, one.SVG), one.Markup, 0o644); err != nil {
+	if err := out.Write(one.SVG, one.Markup, 0o644); err != nil {
 		return one, err
 	}
 	one.Places = f.interactive()
@@ -249,7 +248,7 @@ func (f *Figure) Save(out string, png bool) (doc.Plot, error) {
 	if _, err := (vgimg.PngCanvas{Canvas: raster}).WriteTo(&b); err != nil {
 		return one, fmt.Errorf("%s: %w", one.PNG, err)
 	}
-	return one, outfile.Write(filepath.Join(out, one.PNG), b.Bytes(), 0o644)
+	return one, out.Write(one.PNG, b.Bytes(), 0o644)
 }
 
 // mostTicks bounds the ticks of an axis, and the decades of a logarithmic one, whatever the values are.

@@ -63,7 +63,7 @@ func figures(s *sections.Summary) []*figure.Figure {
 }
 
 // Draw writes every plot, and removes the plots of an earlier build first.
-func Draw(s *sections.Summary, out string, png bool) error {
+func Draw(s *sections.Summary, out *outfile.Folder, png bool) error {
 	if err := RemoveEarlier(out); err != nil {
 		return err
 	}
@@ -79,8 +79,8 @@ func Draw(s *sections.Summary, out string, png bool) error {
 }
 
 // RemoveEarlier removes the plots that the folder's summary.json names. Without that file, it removes nothing.
-func RemoveEarlier(out string) error {
-	text, err := outfile.Read(filepath.Join(out, "summary.json"))
+func RemoveEarlier(out *outfile.Folder) error {
+	text, err := out.Read("summary.json")
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -98,7 +98,7 @@ func RemoveEarlier(out string) error {
 			if ext := filepath.Ext(name); name != filepath.Base(name) || ext != ".svg" && ext != ".png" {
 				continue // not a plot: summary.json is untrusted
 			}
-			if err := os.Remove(filepath.Join(out, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			if err := out.Remove(name); err != nil {
 				return err
 			}
 		}

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"synclab/bench/outfile"
@@ -30,16 +28,18 @@ func Build(a *capacity.Answer, out string, png bool) error {
 	if len(a.Subjects) == 0 {
 		return errors.New("capacity page: the answer has no subjects")
 	}
-	if err := os.MkdirAll(out, 0o755); err != nil {
+	folder, err := outfile.MakeFolder(out)
+	if err != nil {
 		return err
 	}
+	defer folder.Close()
 	r := newReport(a)
 	d := r.document()
-	if err := r.draw(d, out, png); err != nil {
+	if err := r.draw(d, folder, png); err != nil {
 		return err
 	}
 	for _, f := range r.csvFiles() {
-		if err := outfile.Write(filepath.Join(out, f.name), f.content, 0o644); err != nil {
+		if err := folder.Write(f.name, f.content, 0o644); err != nil {
 			return err
 		}
 	}
@@ -51,7 +51,7 @@ func Build(a *capacity.Answer, out string, png bool) error {
 		if err := output.write(&b); err != nil {
 			return fmt.Errorf("%s: %w", output.name, err)
 		}
-		if err := outfile.Write(filepath.Join(out, output.name), b.Bytes(), 0o644); err != nil {
+		if err := folder.Write(output.name, b.Bytes(), 0o644); err != nil {
 			return err
 		}
 	}
@@ -96,7 +96,7 @@ func (r *report) plots(figures ...*figure.Figure) doc.Block {
 }
 
 // draw draws the document's plots into a folder, and removes those of an earlier page that this page lacks.
-func (r *report) draw(d *doc.Document, out string, png bool) error {
+func (r *report) draw(d *doc.Document, out *outfile.Folder, png bool) error {
 	for _, s := range d.Sections {
 		for _, b := range s.Blocks {
 			for i, p := range b.Plots {
@@ -113,7 +113,7 @@ func (r *report) draw(d *doc.Document, out string, png bool) error {
 			continue
 		}
 		for _, ending := range []string{".svg", ".png"} {
-			if err := os.Remove(filepath.Join(out, name+ending)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			if err := out.Remove(name + ending); err != nil {
 				return err
 			}
 		}
