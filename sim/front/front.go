@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"net"
 	"net/http"
 	"strconv"
@@ -259,19 +260,22 @@ func (f *Front) Pause(on bool) { f.paused.Store(on) }
 // Serve answers the connections of a listener until ctx ends. Then it ends all watches, closes the listener, and
 // returns nil.
 func (f *Front) Serve(ctx context.Context, l net.Listener) error {
-	if err := Serve(ctx, l, f); err != nil {
+	if err := Serve(ctx, l, f, DefaultLimits); err != nil {
 		return fmt.Errorf("fake API server: %w", err)
 	}
 	return nil
 }
 
 // Serve answers the connections of a listener with a handler, as Front.Serve does.
-func Serve(ctx context.Context, l net.Listener, handler http.Handler) error {
+func Serve(ctx context.Context, l net.Listener, handler http.Handler, limits Limits) error {
+	clients := connections{most: limits.Connections}
 	server := &http.Server{
 		Handler:           handler,
-		ReadHeaderTimeout: 10 * time.Second,
+		ReadHeaderTimeout: limits.Headers,
 		MaxHeaderBytes:    64 << 10,
-		IdleTimeout:       3 * time.Minute,
+		IdleTimeout:       limits.Idle,
+		ConnState:         clients.changed,
+		ErrorLog:          log.New(klogged{}, "", 0),
 		// Requests, watches included, end with the server.
 		BaseContext: func(net.Listener) context.Context { return ctx },
 	}

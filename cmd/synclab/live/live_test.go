@@ -114,9 +114,51 @@ func TestGuard(t *testing.T) {
 	if policy := head.Get("Content-Security-Policy"); !strings.HasPrefix(policy, "default-src 'none';") || head.Get("Access-Control-Allow-Origin") != "" || head.Get("X-Content-Type-Options") != "nosniff" {
 		t.Errorf("headers: %v", head)
 	}
-	s.streams.Store(mostStreams)
-	if w := get(t, s, eventsPath, "127.0.0.1"); w.Code != http.StatusTooManyRequests || s.streams.Load() != mostStreams {
-		t.Errorf("one page too many: %d, %d streams", w.Code, s.streams.Load())
+}
+
+// Strangers cannot keep the owner out: with idle connections, or with streams that they do not read, they only end their
+// older ones.
+func TestManyClients(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := Start(l, "x")
+	defer s.Close()
+	var idle []net.Conn
+	for range 3 * limits.Connections {
+		conn, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		idle = append(idle, conn)
+	}
+	for range 2 * mostStreams {
+		answer, err := http.Get(s.URL() + strings.TrimPrefix(eventsPath, "/"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		if answer.StatusCode != http.StatusOK {
+			t.Errorf("a stream: %s", answer.Status)
+		}
+	}
+	answer, err := http.Get(s.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		t.Errorf("the page: %s", answer.Status)
+	}
+	if _, err := idle[0].Read(make([]byte, 1)); err == nil {
+		t.Error("the oldest connection got an answer")
+	}
+	s.streams.mu.Lock()
+	defer s.streams.mu.Unlock()
+	if n := len(s.streams.open); n > mostStreams {
+		t.Errorf("%d streams", n)
 	}
 }
 

@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"sync/atomic"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,11 +23,14 @@ const (
 	// pushEvery is the least time between two events of a stream. idleEvery is the longest: times go on without changes.
 	pushEvery = 500 * time.Millisecond
 	idleEvery = 5 * time.Second
-	// mostStreams bounds what open pages cost.
+	// mostStreams bounds what open pages cost. One more ends the oldest.
 	mostStreams = 8
 	// writeTimeout is how long a client may take to read an answer or an event.
 	writeTimeout = 10 * time.Second
 )
+
+// limits are for pages and scrapes of a few people. Whoever opens more connections ends older ones.
+var limits = front.Limits{Connections: 64, Headers: 5 * time.Second, Idle: 10 * time.Second}
 
 // Server serves a run.
 type Server struct {
@@ -34,7 +38,7 @@ type Server struct {
 	title   string
 	address net.Addr
 	handler http.Handler
-	streams atomic.Int64
+	streams streams
 	end     context.CancelFunc
 	served  chan error
 }
@@ -45,7 +49,7 @@ func Start(l net.Listener, title string) *Server {
 	s.address = l.Addr()
 	ctx, end := context.WithCancel(context.Background())
 	s.end = end
-	go func() { s.served <- front.Serve(ctx, l, s.handler) }()
+	go func() { s.served <- front.Serve(ctx, l, s.handler, limits) }()
 	return s
 }
 
@@ -100,12 +104,8 @@ func (s *Server) servePage(w http.ResponseWriter, _ *http.Request) {
 
 // serveEvents sends the sections until the client disconnects or the run ends.
 func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
-	if n := s.streams.Add(1); n > mostStreams {
-		s.streams.Add(-1)
-		http.Error(w, fmt.Sprintf("%d pages are open", mostStreams), http.StatusTooManyRequests)
-		return
-	}
-	defer s.streams.Add(-1)
+	crowded, leave := s.streams.join()
+	defer leave()
 	w.Header().Set("Content-Type", "text/event-stream")
 	control := http.NewResponseController(w)
 	for ctx := r.Context(); ; {
@@ -124,7 +124,36 @@ func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		wait(ctx, pause, nil)
+		select {
+		case <-crowded:
+			return // a page that is still open connects again
+		default:
+		}
 		wait(ctx, idleEvery, changed)
+	}
+}
+
+// streams are the open streams of events, the oldest first.
+type streams struct {
+	mu   sync.Mutex
+	open []chan struct{} // closed if there are too many
+}
+
+// join adds a stream. It ends when crowded is closed; leave says that it has ended.
+func (s *streams) join() (crowded <-chan struct{}, leave func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	own := make(chan struct{})
+	if s.open = append(s.open, own); len(s.open) > mostStreams {
+		close(s.open[0])
+		s.open = s.open[1:]
+	}
+	return own, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if i := slices.Index(s.open, own); i >= 0 {
+			s.open = slices.Delete(s.open, i, i+1)
+		}
 	}
 }
 
