@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"golang.org/x/perf/benchfmt"
 )
@@ -159,8 +160,7 @@ func cell(r Record) string {
 // word replaces characters that would end a benchmark's name or one of its parameters.
 func word(s string) string {
 	return strings.Map(func(r rune) rune {
-		switch r {
-		case '/', ' ', '\t', '\n', '=':
+		if strings.ContainsRune("/ =", r) || !unicode.IsPrint(r) {
 			return '-'
 		}
 		return r
@@ -171,7 +171,12 @@ func benchConfig(run Run) []benchfmt.Config {
 	var config []benchfmt.Config
 	add := func(key, value string) {
 		if value != "" {
-			value = strings.ReplaceAll(value, "\n", " ")
+			value = strings.Map(func(r rune) rune {
+				if !unicode.IsPrint(r) {
+					return ' '
+				}
+				return r
+			}, value)
 			config = append(config, benchfmt.Config{Key: key, Value: []byte(value), File: true})
 		}
 	}

@@ -10,9 +10,9 @@ import (
 // Markdown writes the document for a pull request.
 func (d *Document) Markdown(w io.Writer) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "## %s\n", d.Title)
+	fmt.Fprintf(&b, "## %s\n", mark(d.Title, false))
 	if d.Subtitle != "" {
-		fmt.Fprintf(&b, "\n%s\n", d.Subtitle)
+		fmt.Fprintf(&b, "\n%s\n", mark(d.Subtitle, true))
 	}
 	for _, s := range d.Sections {
 		s.markdown(&b)
@@ -29,7 +29,7 @@ func (s Section) markdown(b *strings.Builder) {
 	}
 	first := blocks[0]
 	if s.Title != "" && !first.Folded && first.Heading == "" && len(first.Verdict) == 0 && (first.Note != "" || first.title(Markdown) == "") {
-		fmt.Fprintf(b, "\n### %s\n", s.Title)
+		fmt.Fprintf(b, "\n### %s\n", mark(s.Title, false))
 	}
 	for _, block := range blocks {
 		block.markdown(b)
@@ -40,19 +40,19 @@ func (block Block) markdown(b *strings.Builder) {
 	heading := block.title(Markdown)
 	switch {
 	case block.Folded:
-		fmt.Fprintf(b, "\n<details><summary>%s</summary>\n", html.EscapeString(heading))
+		fmt.Fprintf(b, "\n<details><summary>%s</summary>\n", html.EscapeString(strings.Join(strings.Fields(heading), " ")))
 		defer b.WriteString("\n</details>\n")
 	case heading != "":
-		fmt.Fprintf(b, "\n### %s\n", heading)
+		fmt.Fprintf(b, "\n### %s\n", mark(heading, false))
 	}
 	if len(block.Verdict) > 0 {
 		b.WriteString("\n")
 	}
 	for _, one := range block.Verdict {
-		fmt.Fprintf(b, "- **%s**\n", one.text())
+		fmt.Fprintf(b, "- **%s**\n", mark(one.text(), false))
 	}
 	if block.Note != "" {
-		fmt.Fprintf(b, "\n%s\n", block.Note)
+		fmt.Fprintf(b, "\n%s\n", mark(block.Note, true))
 	}
 	if block.Table != nil {
 		block.Table.markdown(b)
@@ -61,13 +61,14 @@ func (block Block) markdown(b *strings.Builder) {
 		b.WriteString("\n")
 	}
 	for _, fact := range block.Facts {
-		fmt.Fprintf(b, "- %s: %s\n", fact[0], fact[1])
+		fmt.Fprintf(b, "- %s: %s\n", mark(fact[0], true), mark(fact[1], false))
 	}
 	for _, one := range block.List {
-		fmt.Fprintf(b, "- %s\n", strings.Join(strings.Fields(one), " "))
+		fmt.Fprintf(b, "- %s\n", mark(one, true))
 	}
 	if block.Code != "" {
-		fmt.Fprintf(b, "\n```\n%s\n```\n", block.Code)
+		fence := strings.Repeat("`", max(3, 1+longest(block.Code)))
+		fmt.Fprintf(b, "\n%s\n%s\n%s\n", fence, block.Code, fence)
 	}
 }
 
@@ -79,11 +80,11 @@ func (t *Table) markdown(b *strings.Builder) {
 	b.WriteString("\n")
 	line := func(cell func(int) string) {
 		for i := range t.Columns {
-			fmt.Fprintf(b, "| %s ", strings.ReplaceAll(cell(i), "|", "\\|"))
+			fmt.Fprintf(b, "| %s ", strings.ReplaceAll(cell(i), "|", `\|`))
 		}
 		b.WriteString("|\n")
 	}
-	line(func(i int) string { return LowerFirst(t.Columns[i].Name) })
+	line(func(i int) string { return mark(LowerFirst(t.Columns[i].Name), false) })
 	line(func(int) string { return "---" })
 	for _, row := range t.Rows {
 		if t.heading(row) {
@@ -91,18 +92,18 @@ func (t *Table) markdown(b *strings.Builder) {
 				if i > 0 {
 					return ""
 				}
-				return "**" + row[0].Text + "**"
+				return "**" + mark(row[0].Text, false) + "**"
 			})
 			continue
 		}
-		line(func(i int) string { return row[i].markdown() })
+		line(func(i int) string { return mark(row[i].markdown(), false) })
 	}
 	note := t.Note
 	if t.spreads() {
 		note = strings.TrimSpace(note + " " + spreadLegend + ".")
 	}
 	if note != "" {
-		fmt.Fprintf(b, "\n%s\n", note)
+		fmt.Fprintf(b, "\n%s\n", mark(note, true))
 	}
 }
 

@@ -1,7 +1,6 @@
 package doc
 
 import (
-	"bytes"
 	"cmp"
 	_ "embed"
 	"fmt"
@@ -64,12 +63,7 @@ type visible struct{ w io.Writer }
 
 // Write implements io.Writer.
 func (v visible) Write(b []byte) (int, error) {
-	_, err := v.w.Write(bytes.Map(func(r rune) rune {
-		if r < ' ' && r != '\n' && r != '\t' || r >= 0x7f && r < 0xa0 {
-			return '�'
-		}
-		return r
-	}, b))
+	_, err := io.WriteString(v.w, Visible(string(b)))
 	return len(b), err
 }
 

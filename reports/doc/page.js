@@ -76,8 +76,10 @@
       const units = new Set(rows.map((row) => row.cells[i] ? unit(row.cells[i]) : "").filter(Boolean));
       return th.textContent.trim() + (units.size === 1 ? " (" + [...units][0] + ")" : "");
     });
+    // A spreadsheet takes a text that begins like a formula for one.
+    const text = (v) => (/^[=+\-@\t\r]/.test(v) && !/^[+-]?[0-9.]+(e[+-]?[0-9]+)?$/.test(v) ? "'" + v : v);
     const quoted = (v) => (/[",\n]/.test(v) ? '"' + v.replace(/"/g, '""') + '"' : v);
-    return [heads, ...rows.map((row) => Array.from(row.cells).map(value))].map((r) => r.map(quoted).join(",")).join("\n") + "\n";
+    return [heads, ...rows.map((row) => Array.from(row.cells).map(value))].map((r) => r.map(text).map(quoted).join(",")).join("\n") + "\n";
   }
   all(".tools").forEach(function (tools) {
     tools.prepend(copier("Copy as CSV", () => csv(tools.nextElementSibling.querySelector("table"))));

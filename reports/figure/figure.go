@@ -232,7 +232,7 @@ func (f *Figure) Save(out *outfile.Folder, png bool) (doc.Plot, error) {
 		return one, fmt.Errorf("%s: %w", one.SVG, err)
 	}
 	// A machine without the Liberation fonts uses fonts of the same widths.
-	one.Markup = bytes.ReplaceAll(b.Bytes(), []byte("font-family:Liberation Sans"),
+	one.Markup = bytes.ReplaceAll([]byte(doc.Visible(b.String())), []byte("font-family:Liberation Sans"),
 		[]byte("font-family:'Liberation Sans',Arial,Helvetica,sans-serif"))
 	if err := out.Write(one.SVG, one.Markup, 0o644); err != nil {
 		return one, err

@@ -92,7 +92,7 @@ func (s *Summary) originSection() doc.Section {
 			facts = append(facts, [2]string{"reason", run.Reason})
 		}
 		out.Add(doc.Block{On: doc.Page, Heading: "Run " + run.Label}, doc.Block{On: doc.Page, Code: run.Command, Inert: run.Foreign}, doc.Block{On: doc.Page, Facts: facts})
-		lines = append(lines, fmt.Sprintf("`%s` (%s): `%s`, seed %d, %d repetitions, %s", run.Label, run.Status, run.Command, run.Seed, run.Reps, run.VersionsText()))
+		lines = append(lines, fmt.Sprintf("%s (%s): %s, seed %d, %d repetitions, %s", doc.Span(run.Label), run.Status, doc.Span(run.Command), run.Seed, run.Reps, run.VersionsText()))
 		for _, host := range run.HostList() {
 			lines = append(lines, host[0]+": "+host[1])
 		}

@@ -19,7 +19,7 @@ var (
 		`The memory limit is the upper bound plus a margin.`)
 
 	// planCommandNote repeats the plan, of a capacityReport with a command.
-	planCommandNote = planSentence("command", "`{{.Command}}`, seed {{.Question.Seed}}, calibration {{.Run}}")
+	planCommandNote = planSentence("command", doc.Span("{{.Command}}")+", seed {{.Question.Seed}}, calibration {{.Run}}")
 
 	// planFrontierNote is of the size at which the settings were evaluated.
 	planFrontierNote = planSentence("frontier", `A short minSyncPeriod makes changes visible sooner and costs CPU. A long one combines changes and saves CPU. `+

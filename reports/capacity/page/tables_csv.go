@@ -51,6 +51,11 @@ func (r *report) csvFiles() []csvFile {
 	var out []csvFile
 	for _, f := range files {
 		var b bytes.Buffer
+		for _, row := range f.rows {
+			for i := range row {
+				row[i] = doc.CSVCell(doc.Visible(row[i]))
+			}
+		}
 		_ = csv.NewWriter(&b).WriteAll(f.rows) // a buffer takes everything
 		out = append(out, csvFile{f.name, f.text, b.Bytes()})
 	}
