@@ -69,7 +69,7 @@ func escape(out *strings.Builder, text []rune) {
 		case strings.ContainsRune("\\`*[~$", r), r == '_' && !(word(i-1) && word(i+1)):
 			out.WriteRune('\\')
 			out.WriteRune(r)
-		case r == '@' && !word(i-1), r == '#' && word(i+1):
+		case r == '@' && !word(i-1) && word(i+1), r == '#' && word(i+1):
 			out.WriteRune(r)
 			out.WriteString("<!-- -->")
 		default:
