@@ -29,12 +29,14 @@ func Build(dirs []string, out string, opts Options) (*sections.Summary, error) {
 	if len(dirs) == 0 {
 		return nil, errors.New("no run folder to report on")
 	}
-	if out == "" {
-		out = records.OutFolder(dirs)
-	}
 	runs, err := records.LoadAll(dirs)
 	if err != nil {
 		return nil, err
+	}
+	if out == "" {
+		if out, err = records.OutFolder(dirs); err != nil {
+			return nil, err
+		}
 	}
 	folder, err := outfile.MakeFolder(out)
 	if err != nil {

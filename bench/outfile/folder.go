@@ -3,6 +3,7 @@ package outfile
 import (
 	"bufio"
 	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -180,4 +181,48 @@ func (f *Folder) Sweep() {
 		}
 		file.Close()
 	}
+}
+
+// OwnFolder returns the folder for what is derived from a folder: the folder itself, or PREFIX-NAME in the current one
+// if it belongs to another user. Only --out writes into the folders of other users.
+func OwnFolder(folder, prefix string) (string, error) {
+	if own, err := isOwn(folder); own || err != nil {
+		return folder, err
+	}
+	whole, err := filepath.Abs(folder)
+	if err != nil {
+		return "", err
+	}
+	out := Name(prefix + "-" + filepath.Base(whole))
+	for _, path := range []string{".", out} {
+		own, err := isOwn(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		if err != nil || !own {
+			return "", errors.Join(err, fmt.Errorf("%s and %s are of other users: name a folder with --out", folder, path))
+		}
+	}
+	return out, nil
+}
+
+// isOwn reports whether a file belongs to this user.
+func isOwn(path string) (bool, error) {
+	var stat unix.Stat_t
+	if err := unix.Stat(path, &stat); err != nil {
+		return false, &fs.PathError{Op: "stat", Path: path, Err: err}
+	}
+	return int(stat.Uid) == os.Geteuid(), nil
+}
+
+// longestName is the number of bytes of a name that Name leaves as it is. File systems take 255, with endings.
+const longestName = 200
+
+// Name returns a name for a file: the given one, or if it is too long for file systems, its begin and its digest.
+func Name(name string) string {
+	if len(name) <= longestName {
+		return name
+	}
+	digest := sha256.Sum256([]byte(name))
+	return fmt.Sprintf("%s-%x", strings.ToValidUTF8(name[:longestName-33], ""), digest[:16])
 }

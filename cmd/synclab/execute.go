@@ -137,13 +137,13 @@ func measureShown(ctx context.Context, s streams, o runOptions, also func(bench.
 		}
 	}
 	if o.json {
-		summary, err := reports.Build([]string{dir}, "", reports.Options{})
+		summary, err := reports.Build([]string{dir}, dir, reports.Options{})
 		if err != nil {
 			return nil, err
 		}
 		return summary, terminal.NewEvents(s.out).Done(dir, summary)
 	}
-	return report(s, []string{dir}, "", terminal.Format(terminal.Formats[0]), reports.Options{})
+	return report(s, []string{dir}, dir, terminal.Format(terminal.Formats[0]), reports.Options{})
 }
 
 // imprecise returns the swept values of the cells of a run that need more repetitions.

@@ -25,6 +25,7 @@ import (
 	"synclab/reports"
 	"synclab/reports/capacity"
 	"synclab/reports/capacity/page"
+	"synclab/reports/records"
 )
 
 // planFlags are the flags of `synclab plan`.
@@ -276,7 +277,9 @@ func planReport(s streams, dir, out string, format terminal.Format, options repo
 		return badInput(err)
 	}
 	if out == "" {
-		out = dir
+		if out, err = records.OutFolder([]string{dir}); err != nil {
+			return badInput(err)
+		}
 	}
 	if err := page.Build(a, out, !options.NoPNG); err != nil {
 		return fmt.Errorf("%s: %w", out, err)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -36,8 +35,9 @@ func newReport(s streams) *cobra.Command {
 		Long: `Report reads the raw records of run folders and writes everything derived from
 them: index.html, plots, summary.json, summary.md and bench.txt. Without an
 argument it uses the newest run in ` + raw.RunsFolder + `/. Several runs make one report that
-compares them, in the first folder unless --out names another. For a plan's folder
-it makes the plan's page.
+compares them, in the first folder unless --out names another. If that folder belongs
+to another user, the report is in synclab-report-NAME in the current one. For a plan's
+folder it makes the plan's page.
 
 Shards of a sweep, or the folder that contains them, are one run. The report names
 missing shards. It refuses shards that do not belong together.
@@ -76,7 +76,7 @@ type reportFlags struct {
 func (f *reportFlags) register(cmd *cobra.Command) {
 	f.format.Register(cmd, slices.Sorted(maps.Keys(exports))...)
 	flags := cmd.Flags()
-	flags.StringVar(&f.out, "out", "", "`folder` of the report (default: the first run's)")
+	flags.StringVar(&f.out, "out", "", "`folder` of the report (default: the first run's, if it is yours)")
 	flags.StringVar(&f.index, "index", "", "make a front page of all runs in this `folder`, with their verdicts")
 	flags.StringVar(&f.bench, "bench", "", "`file` with the output of go test -bench, or - for stdin: print growth exponents")
 	flags.BoolVar(&f.noPNG, "no-png", false, "draw SVG only")
@@ -145,10 +145,16 @@ func (f *reportFlags) run(cmd *cobra.Command, s streams, dirs []string) error {
 			return badUsage(cmd, "%s is not the folder of a run: %w", dir, err)
 		}
 	}
-	if _, err := report(s, dirs, f.out, f.format, options); err != nil || len(dirs) > 1 || !page.HasAnswer(dirs[0]) {
+	out := f.out
+	if out == "" {
+		if out, err = records.OutFolder(dirs); err != nil {
+			return badInput(err)
+		}
+	}
+	if _, err := report(s, dirs, out, f.format, options); err != nil || len(dirs) > 1 || !page.HasAnswer(dirs[0]) {
 		return err
 	}
-	return rebuildPlan(dirs[0], f.out, options) // the folder of a calibration may also have a plan
+	return rebuildPlan(dirs[0], out, options) // the folder of a calibration may also have a plan
 }
 
 // indexPage writes the front page of a folder of runs, and prints it.
@@ -157,7 +163,12 @@ func indexPage(s streams, folder, out string) error {
 	if err != nil {
 		return badInput(err)
 	}
-	file := filepath.Join(cmp.Or(out, folder), "index.html")
+	if out == "" {
+		if out, err = records.OutFolder([]string{folder}); err != nil {
+			return badInput(err)
+		}
+	}
+	file := filepath.Join(out, "index.html")
 	if err := errors.Join(writePage(file, d.Page), d.Text(s.out)); err != nil {
 		return err
 	}
@@ -263,9 +274,6 @@ func report(s streams, dirs []string, out string, format terminal.Format, option
 	if err != nil {
 		return nil, err
 	}
-	if out == "" {
-		out = records.OutFolder(dirs)
-	}
 	for _, run := range summary.Runs {
 		if run.Missing != "" {
 			fmt.Fprintf(s.err, "%s: %s\n", run.Label, run.Missing)
@@ -298,9 +306,6 @@ func rebuildPlan(dir, out string, options reports.Options) error {
 	a, err := page.LoadAnswer(dir)
 	if err != nil {
 		return badInput(err)
-	}
-	if out == "" {
-		out = dir
 	}
 	return page.Build(a, out, !options.NoPNG)
 }

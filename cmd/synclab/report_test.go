@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -42,5 +43,37 @@ func TestReportOfNoSync(t *testing.T) {
 		if said := strings.Contains(stderr, "no sync was measured"); status != exitDone || said != c.said {
 			t.Errorf("%s: status %d, %s; want a message: %v", c.name, status, stderr, c.said)
 		}
+	}
+}
+
+// A report is written into the folder of another user only with --out. Without it, the report is in a folder of one's own.
+func TestReportOfAnotherUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a folder to another user")
+	}
+	dir, here := runWith(t), t.TempDir()
+	t.Chdir(here)
+	if err := os.Chown(dir, 65534, 65534); err != nil {
+		t.Fatal(err)
+	}
+	theirs, ours := filepath.Join(dir, "index.html"), filepath.Join(here, "synclab-report-run", "index.html")
+	status, stdout, stderr := invoke(t, "report", "--no-png", dir)
+	if _, err := os.Stat(theirs); status != exitDone || err == nil || !strings.Contains(stdout, "report: synclab-report-run/index.html") {
+		t.Errorf("status %d, %s%s; a page in their folder: %v", status, stdout, stderr, err == nil)
+	}
+	if _, err := os.Stat(ours); err != nil {
+		t.Error(err)
+	}
+	if status, _, stderr := invoke(t, "report", "--no-png", dir, "--out", dir); status != exitDone {
+		t.Errorf("--out: status %d, %s", status, stderr)
+	}
+	if _, err := os.Stat(theirs); err != nil {
+		t.Errorf("--out: %v", err)
+	}
+	if err := os.Chown(filepath.Join(here, "synclab-report-run"), 65534, 65534); err != nil {
+		t.Fatal(err)
+	}
+	if status, _, stderr := invoke(t, "report", "--no-png", dir); status == exitDone || !strings.Contains(stderr, "--out") {
+		t.Errorf("no folder of one's own: status %d, %s", status, stderr)
 	}
 }

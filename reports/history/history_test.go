@@ -245,7 +245,7 @@ func TestFiles(t *testing.T) {
 // TestSummary: a summary.json has the main figures of its run.
 func TestSummary(t *testing.T) {
 	dir := filepath.Join(folders(t, 1), "run-10")
-	if _, err := reports.Build([]string{dir}, "", reports.Options{NoPNG: true}); err != nil {
+	if _, err := reports.Build([]string{dir}, dir, reports.Options{NoPNG: true}); err != nil {
 		t.Fatal(err)
 	}
 	full := func(path string) Figure {

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"synclab/bench/outfile"
 	"synclab/bench/raw"
 	"synclab/reports/doc"
 )
@@ -116,8 +117,12 @@ func ShardsIn(dir string) []string {
 }
 
 // OutFolder is the default folder for the report on some folders: the first of them, or the common parent folder of
-// shards.
-func OutFolder(dirs []string) string {
+// shards. If it belongs to another user, it is a folder in the current one.
+func OutFolder(dirs []string) (string, error) {
+	return outfile.OwnFolder(commonFolder(dirs), "synclab-report")
+}
+
+func commonFolder(dirs []string) string {
 	parents := map[string]bool{}
 	for _, dir := range dirs {
 		if !strings.HasPrefix(filepath.Base(dir), "shard-") {
