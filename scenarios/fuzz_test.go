@@ -22,7 +22,7 @@ func FuzzLoad(f *testing.F) {
 	f.Add([]byte("name: *a\n<<: {a: &a b}\n? [x]\n: y\n"), "steps.0={}", 1, 1)
 	f.Add([]byte("steps: [create: {}]\nshape: !!binary aGk="), "shape=", 0, -7)
 	f.Fuzz(func(t *testing.T, text []byte, set string, services, endpoints int) {
-		s, err := load("x.yaml", text, []string{set}, Sizes{Services: services, Endpoints: endpoints})
+		s, err := Parse("x.yaml", text, []string{set}, Sizes{Services: services, Endpoints: endpoints})
 		if err != nil {
 			var problems Problems
 			if !errors.As(err, &problems) || len(problems) == 0 {
@@ -39,7 +39,7 @@ func FuzzLoad(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := load("x.yaml", out, nil, Sizes{})
+		again, err := Parse("x.yaml", out, nil, Sizes{})
 		if err != nil {
 			t.Fatalf("its own YAML: %v\n%s", err, out)
 		}

@@ -47,7 +47,7 @@ func TestLibraryRoundTrips(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := load(s.Name, text, nil, Sizes{})
+		again, err := Parse(s.Name, text, nil, Sizes{})
 		if err != nil {
 			t.Fatalf("%s: its own YAML: %v\n%s", s.Name, err, text)
 		}

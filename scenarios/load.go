@@ -36,10 +36,11 @@ func Load(ref string, sets []string, n Sizes) (*Scenario, error) {
 	if err != nil {
 		return nil, err
 	}
-	return load(ref, text, sets, n)
+	return Parse(ref, text, sets, n)
 }
 
-func load(name string, text []byte, sets []string, n Sizes) (*Scenario, error) {
+// Parse is Load for the text of a file, which messages name.
+func Parse(name string, text []byte, sets []string, n Sizes) (*Scenario, error) {
 	t, err := parse(name, text)
 	if err != nil {
 		return nil, err
@@ -139,7 +140,7 @@ func (n Sizes) apply(s *Scenario, d *decoder) Problems {
 
 // read returns the text of a library scenario or of a file.
 func read(ref string) ([]byte, error) {
-	if !isFile(ref) {
+	if !IsFile(ref) {
 		text, err := library.ReadFile("library/" + ref + ".yaml")
 		if err == nil {
 			return text, nil
@@ -159,8 +160,8 @@ func read(ref string) ([]byte, error) {
 	return text, nil
 }
 
-// isFile distinguishes paths from names: names have neither slashes nor dots.
-func isFile(ref string) bool { return strings.ContainsAny(ref, `/\.`) }
+// IsFile distinguishes paths from names: names have neither slashes nor dots.
+func IsFile(ref string) bool { return strings.ContainsAny(ref, `/\.`) }
 
 // libraryNames lists the library, sorted by name.
 func libraryNames() []string {

@@ -33,7 +33,7 @@ func TestBadInputs(t *testing.T) {
 			input, want, _ := strings.Cut(string(text), errorsMark)
 			comment, scenario, _ := strings.Cut(input, scenarioMark)
 			sets, sizes := overridesIn(comment)
-			_, err = load("x.yaml", []byte(scenario), sets, sizes)
+			_, err = Parse("x.yaml", []byte(scenario), sets, sizes)
 			if err == nil {
 				t.Fatal("loads, and should not")
 			}

@@ -28,7 +28,7 @@ func TestRandomIsValidAndReadsBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := load("random.yaml", text, nil, Sizes{})
+		again, err := Parse("random.yaml", text, nil, Sizes{})
 		if err != nil {
 			t.Fatalf("its own YAML: %v\n%s", err, text)
 		}

@@ -31,7 +31,7 @@ steps:
 // smallScenario loads smallest with overrides.
 func smallScenario(t *testing.T, n Sizes, sets ...string) *Scenario {
 	t.Helper()
-	s, err := load("x.yaml", []byte(smallest), sets, n)
+	s, err := Parse("x.yaml", []byte(smallest), sets, n)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -75,7 +75,7 @@ steps:
 `
 
 func TestCells(t *testing.T) {
-	s, err := load("x.yaml", []byte(sweeping), nil, Sizes{})
+	s, err := Parse("x.yaml", []byte(sweeping), nil, Sizes{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,7 +30,7 @@ func TestTargetsMakeCells(t *testing.T) {
 		1000: {{100, "a/x b/x", ""}, {200, "c/x", ""}, {300, "a/x b/x c/x", "b/x"}, {900, "a/x", ""}},
 		10:   {{10, "a/x b/x c/x", ""}},
 	} {
-		s, err := load("x", []byte(aiming), nil, Sizes{Services: services})
+		s, err := Parse("x", []byte(aiming), nil, Sizes{Services: services})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +61,7 @@ func TestBadTargets(t *testing.T) {
 		"{figure: full_sync, services: 1, subject: a/x, atMost: 1s}\nsweep: [{field: seed, values: [1, 2]}]": "cannot be combined with targets",
 	} {
 		text := "name: x\nshape: {services: 300}\ntargets:\n  - " + target + "\nsteps:\n  - create:\n"
-		if _, err := load("x", []byte(text), nil, Sizes{}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Parse("x", []byte(text), nil, Sizes{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v; want %q", target, err, want)
 		}
 	}

@@ -11,7 +11,7 @@ func withThresholds(text string) string {
 }
 
 func TestThresholds(t *testing.T) {
-	s, err := load("x", []byte(withThresholds("{rules: 0, full_sync: 0.05, all: 0.2}")), nil, Sizes{})
+	s, err := Parse("x", []byte(withThresholds("{rules: 0, full_sync: 0.05, all: 0.2}")), nil, Sizes{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,7 +23,7 @@ func TestThresholds(t *testing.T) {
 	if err != nil || cells[0].Scenario.Thresholds["full_sync"] != 0.05 || len(cells[0].Scenario.Thresholds) != 3 {
 		t.Errorf("cells %+v, %v", cells, err)
 	}
-	if s, err = load("x", []byte(withThresholds("{all: 1}")), []string{"thresholds.all=0.3"}, Sizes{}); err != nil || s.Thresholds["all"] != 0.3 {
+	if s, err = Parse("x", []byte(withThresholds("{all: 1}")), []string{"thresholds.all=0.3"}, Sizes{}); err != nil || s.Thresholds["all"] != 0.3 {
 		t.Errorf("set: %v, %v", s, err)
 	}
 }
@@ -36,7 +36,7 @@ func TestBadThresholds(t *testing.T) {
 		"{full_sync: 400}":  "0.1 allows 10 % more",
 		"0.1":               "want a mapping",
 	} {
-		if _, err := load("x", []byte(withThresholds(text)), nil, Sizes{}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Parse("x", []byte(withThresholds(text)), nil, Sizes{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v; want %q", text, err, want)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 
 // A stream takes no time by itself, or as long as its step says.
 func TestTrafficLasts(t *testing.T) {
-	s, err := load("x", []byte("name: x\nshape: {services: 7}\nsteps:\n  - create: {}\n  - traffic: {for: 10s}\n  - restart: {layout: tree}\n  - traffic: {stop: true}\n  - traffic: {}\n"), nil, Sizes{})
+	s, err := Parse("x", []byte("name: x\nshape: {services: 7}\nsteps:\n  - create: {}\n  - traffic: {for: 10s}\n  - restart: {layout: tree}\n  - traffic: {stop: true}\n  - traffic: {}\n"), nil, Sizes{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +28,7 @@ func TestTrafficLasts(t *testing.T) {
 }
 
 func TestLayoutsThatThereAreNot(t *testing.T) {
-	_, err := load("x", []byte("name: x\nshape: {services: 7}\nsteps:\n  - create: {}\n  - restart: {layout: bush}\n"), nil, Sizes{})
+	_, err := Parse("x", []byte("name: x\nshape: {services: 7}\nsteps:\n  - create: {}\n  - restart: {layout: bush}\n"), nil, Sizes{})
 	if err == nil {
 		t.Error("layout bush is taken")
 	}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -214,4 +215,50 @@ func TestUnpackIsBounded(t *testing.T) {
 	if _, err := Unpack(path, 1<<20-1); err == nil {
 		t.Error("unpacked a file that is too large")
 	}
+}
+
+// OpenInput refuses FIFOs and devices without waiting, reads what the shell opened, and ends with the context.
+func TestInput(t *testing.T) {
+	dir := t.TempDir()
+	fifo, zero := filepath.Join(dir, "fifo"), filepath.Join(dir, "zero")
+	if err := errors.Join(unix.Mkfifo(fifo, 0o600), os.Symlink("/dev/zero", zero)); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{fifo, zero, dir} {
+		if _, err := ReadInput(t.Context(), path); !errors.Is(err, ErrNotRegular) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	from, to, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	if _, err := to.WriteString("text"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	f, err := OpenInput(ctx, fmt.Sprintf("/dev/fd/%d", from.Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	text := make([]byte, 4)
+	if _, err := io.ReadFull(f, text); err != nil || string(text) != "text" {
+		t.Errorf("read %q, %v", text, err)
+	}
+	stdin, _ := io.Pipe()
+	for name, r := range map[string]io.Reader{"pipe": f, "stdin": Interruptible(ctx, stdin)} {
+		ended := make(chan error)
+		go func() {
+			_, err := io.ReadAll(r)
+			ended <- err
+		}()
+		cancel()
+		if err := <-ended; err == nil {
+			t.Errorf("%s: the read ended without an error", name)
+		}
+	}
+	to.Close()
 }

@@ -64,7 +64,7 @@ func TestCaptureTrace(t *testing.T) {
 	if err := os.WriteFile(path, out.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	recorded, err := planning.ReadTrace(path)
+	recorded, err := planning.ReadTrace(t.Context(), path)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, errs)
 	}

@@ -204,7 +204,7 @@ func (f *conformFlags) request(cmd *cobra.Command, args []string, s streams) (q 
 		q.Minimize = minimizeTries
 	}
 	f.proxy.find(s, f.manifests.paths)
-	cfg, err := f.proxy.load(s, upstream.Minor(f.subjects.version()))
+	cfg, err := f.proxy.load(cmd.Context(), s, upstream.Minor(f.subjects.version()))
 	if err != nil {
 		return q, err
 	}
@@ -229,11 +229,11 @@ func (f *conformFlags) request(cmd *cobra.Command, args []string, s streams) (q 
 		}
 	}
 	f.manifests.aState = len(f.then) > 0
-	if q.Objects, err = f.manifests.read(s); err != nil {
+	if q.Objects, err = f.manifests.read(cmd.Context(), s); err != nil {
 		return q, err
 	}
 	for _, path := range f.then {
-		next, err := (&manifestFlags{paths: []string{path}, flags: cmd.Flags(), aState: true}).read(s)
+		next, err := (&manifestFlags{paths: []string{path}, flags: cmd.Flags(), aState: true}).read(cmd.Context(), s)
 		if err != nil {
 			return q, err
 		}
@@ -280,8 +280,7 @@ func (f *conformFlags) load(cmd *cobra.Command, name string) (*scenarios.Scenari
 	if cmd.Flags().Changed("seed") {
 		sizes.Seed = &f.scenario.seed
 	}
-	scenario, err := scenarios.Load(name, f.scenario.sets, sizes)
-	return scenario, badInput(err)
+	return loadScenario(cmd.Context(), name, f.scenario.sets, sizes)
 }
 
 func clusterFamilies(o *sim.Objects) (families []corev1.IPFamily) {

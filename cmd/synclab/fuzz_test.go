@@ -21,7 +21,7 @@ func FuzzTrace(f *testing.F) {
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if r, err := planning.ReadTrace(path); err == nil {
+		if r, err := planning.ReadTrace(t.Context(), path); err == nil {
 			_ = r.String()
 		}
 	})

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/kube-proxy/config/v1alpha1"
 
+	"synclab/bench/outfile"
 	"synclab/bench/raw"
 	"synclab/bench/shim"
 	"synclab/bench/subject"
@@ -75,7 +76,20 @@ func (f *scenarioFlags) load(cmd *cobra.Command, args []string) (*scenarios.Scen
 	if cmd.Flags().Changed("seed") {
 		sizes.Seed = &f.seed
 	}
-	s, err := scenarios.Load(ref, f.sets, sizes)
+	return loadScenario(cmd.Context(), ref, f.sets, sizes)
+}
+
+// loadScenario reads a scenario of the library, or of a file.
+func loadScenario(ctx context.Context, ref string, sets []string, sizes scenarios.Sizes) (*scenarios.Scenario, error) {
+	if !scenarios.IsFile(ref) {
+		s, err := scenarios.Load(ref, sets, sizes)
+		return s, badInput(err)
+	}
+	text, err := outfile.ReadInput(ctx, ref)
+	if err != nil {
+		return nil, badInput(fmt.Errorf("scenario: %w", err))
+	}
+	s, err := scenarios.Parse(ref, text, sets, sizes)
 	return s, badInput(err)
 }
 
@@ -137,11 +151,12 @@ func isStrict(flags *pflag.FlagSet) bool {
 }
 
 // read returns the objects, nil when no file was named. It prints what it omits to s.err.
-func (f *manifestFlags) read(s streams) (*sim.Objects, error) {
+func (f *manifestFlags) read(ctx context.Context, s streams) (*sim.Objects, error) {
 	if len(f.paths) == 0 {
 		return nil, nil
 	}
-	objects, err := manifests.ReadObjects(f.paths, s.in, manifests.ReadOptions{
+	objects, err := manifests.ReadObjects(f.paths, outfile.Interruptible(ctx, s.in), manifests.ReadOptions{
+		Open:       func(path string) (*os.File, error) { return outfile.OpenInput(ctx, path) },
 		Strict:     isStrict(f.flags),
 		NoServices: f.aState,
 		LeftOut:    func(l manifests.LeftOut) { fmt.Fprintln(s.err, "left out:", l) },
@@ -194,14 +209,18 @@ func capturedConfig(path string) string {
 
 // load reads the file, and prints what is noteworthy. minor is the minor version of kube-proxy; 0: there is none, or each
 // subject has its own, which subject.CheckConfig checks.
-func (f *proxyConfigFlag) load(s streams, minor int) (*v1alpha1.KubeProxyConfiguration, error) {
+func (f *proxyConfigFlag) load(ctx context.Context, s streams, minor int) (*v1alpha1.KubeProxyConfiguration, error) {
 	if f.path == "" {
 		return config.New(), nil
 	}
 	if err := manifests.RefuseURL(f.path); err != nil {
 		return nil, badInput(fmt.Errorf("proxy configuration: %w", err))
 	}
-	cfg, notes, err := config.Load(f.path, config.LoadOptions{Strict: isStrict(f.flags), Minor: minor})
+	text, err := outfile.ReadInput(ctx, f.path)
+	if err != nil {
+		return nil, badInput(fmt.Errorf("proxy configuration: %w", err))
+	}
+	cfg, notes, err := config.Parse(f.path, text, config.LoadOptions{Strict: isStrict(f.flags), Minor: minor})
 	for _, note := range notes {
 		fmt.Fprintln(s.err, "note:", note)
 	}
@@ -297,7 +316,7 @@ func (f *subjectFlags) apply(cmd *cobra.Command, o *runOptions) error {
 		o.maxMemory = uint64(size.Value())
 	}
 	if f.execConfig != "" {
-		text, err := os.ReadFile(f.execConfig)
+		text, err := outfile.ReadInput(cmd.Context(), f.execConfig)
 		if err != nil {
 			return badInput(fmt.Errorf("--exec-config: %w", err))
 		}
@@ -411,6 +430,14 @@ func (f clusterFlags) restConfig() (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.kubeconfig
 	rules.WarnIfAllMissing = false
+	for _, path := range append([]string{rules.ExplicitPath}, rules.Precedence...) {
+		// Not kept open: client-go reads the files by their names.
+		if f, err := outfile.OpenInput(context.Background(), path); err == nil {
+			f.Close()
+		} else if errors.Is(err, outfile.ErrNotRegular) {
+			return nil, badInput(fmt.Errorf("kubeconfig: %w", err))
+		}
+	}
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.context}).ClientConfig()
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

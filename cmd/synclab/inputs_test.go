@@ -2,12 +2,14 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 )
 
 // proxyConfigFile writes a configuration with more settings, and returns its path.
@@ -75,5 +77,28 @@ func TestNoSettingsBesideStdin(t *testing.T) {
 	var flag proxyConfigFlag
 	if flag.find(streams{err: &bytes.Buffer{}}, []string{"-"}); flag.path != "" {
 		t.Errorf("%q", flag.path)
+	}
+}
+
+// Files that the user names are read without waiting for a FIFO's writer, and without an end of memory.
+func TestInputsAreRegular(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	if err := errors.Join(unix.Mkfifo(at("fifo.yaml"), 0o600), os.Symlink("/dev/zero", at("zero.yaml")), os.Mkdir(at("run"), 0o700), os.Mkdir(at("zero"), 0o700),
+		unix.Mkfifo(filepath.Join(at("run"), "summary.json"), 0o600), os.Symlink("/dev/zero", filepath.Join(at("zero"), "summary.json"))); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{at("fifo.yaml"), at("zero.yaml")} {
+		for _, args := range [][]string{
+			{"run", file}, {"rules", "-f", file}, {"rules", "cold-start", "--proxy-config", file}, {"run", "cold-start", "--exec-config", file},
+			{"report", "--bench", file}, {"plan", "--churn-from", file}, {"capture", "-o", "-", "--kubeconfig", file},
+		} {
+			if status, _, stderr := invoke(t, args...); status != exitUsage || !strings.Contains(stderr, "not a regular file") {
+				t.Errorf("%v: status %d, %s", args, status, stderr)
+			}
+		}
+	}
+	if _, _, stderr := invoke(t, "report", "--index", dir); !strings.Contains(stderr, "no run with a report") {
+		t.Errorf("report --index: %s", stderr)
 	}
 }

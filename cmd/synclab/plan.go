@@ -236,7 +236,7 @@ func (f *planFlags) question(ctx context.Context, cmd *cobra.Command, s streams)
 	}
 	q.Seed, q.Length, q.WatchDelay = f.seed, f.length, f.watchDelay
 	f.proxy.find(s, f.cluster.manifests.paths)
-	cfg, err := f.proxy.load(s, 0)
+	cfg, err := f.proxy.load(ctx, s, 0)
 	if err != nil {
 		return q, nil, err
 	}

@@ -115,7 +115,7 @@ func (f *planCluster) read(ctx context.Context, cmd *cobra.Command, s streams) (
 	}
 	c.Churn = f.churn
 	if f.trace != "" {
-		recorded, err := planning.ReadTrace(f.trace)
+		recorded, err := planning.ReadTrace(ctx, f.trace)
 		if err != nil {
 			return c, nil, badInput(err)
 		}
@@ -139,7 +139,7 @@ func (f *planCluster) read(ctx context.Context, cmd *cobra.Command, s streams) (
 		}
 	}
 	if len(f.earlier) > 0 {
-		rates, note, err := f.since(s, objects, from)
+		rates, note, err := f.since(ctx, s, objects, from)
 		if err != nil {
 			return c, nil, err
 		}
@@ -164,7 +164,7 @@ func (f *planCluster) read(ctx context.Context, cmd *cobra.Command, s streams) (
 // objects returns the objects of the dump or of the cluster, nil without either, and the name of their source.
 func (f *planCluster) objects(ctx context.Context, cmd *cobra.Command, s streams) (*sim.Objects, string, error) {
 	if !cmd.Flags().Changed("kubeconfig") {
-		objects, err := f.manifests.read(s)
+		objects, err := f.manifests.read(ctx, s)
 		return objects, dumpName(f.manifests.paths), err
 	}
 	client, err := f.cluster.client()
@@ -189,8 +189,8 @@ func dumpName(paths []string) string {
 }
 
 // since returns the rate of changes since the earlier dump: a lower bound.
-func (f *planCluster) since(s streams, now *sim.Objects, from string) (rates capacity.Churn, note string, err error) {
-	before, err := (&manifestFlags{paths: f.earlier, flags: f.manifests.flags}).read(s)
+func (f *planCluster) since(ctx context.Context, s streams, now *sim.Objects, from string) (rates capacity.Churn, note string, err error) {
+	before, err := (&manifestFlags{paths: f.earlier, flags: f.manifests.flags}).read(ctx, s)
 	if err != nil {
 		return rates, "", badInput(fmt.Errorf("--earlier: %w", err))
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +13,7 @@ import (
 
 	"synclab/bench"
 	"synclab/bench/machine"
+	"synclab/bench/outfile"
 	"synclab/bench/raw"
 	"synclab/bench/subject"
 	"synclab/bench/upstream"
@@ -263,7 +263,7 @@ func (f *planModel) calibrate(ctx context.Context, s streams, wanted []string, b
 	o := bench.CalibrateOptions{Budget: budget, Seed: seed, Asked: f.asked, MaxServices: min(largestCalibrated, max(leastCalibrated, f.asked.Services))}
 	o.Run.Subjects, o.Run.KubeProxy = wanted, f.subjects.kubeProxy
 	if f.subjects.execConfig != "" {
-		text, err := os.ReadFile(f.subjects.execConfig)
+		text, err := outfile.ReadInput(ctx, f.subjects.execConfig)
 		if err != nil {
 			return "", badInput(fmt.Errorf("--exec-config: %w", err))
 		}

@@ -99,7 +99,7 @@ Layout classic is kube-proxy's, tree finds a Service by its address's prefixes.`
 				o.families = append(o.families, corev1.IPFamily(family))
 			}
 			var err error
-			if o.config, err = file.load(s, 0); err != nil {
+			if o.config, err = file.load(cmd.Context(), s, 0); err != nil {
 				return err
 			}
 			if rules.backend == "" && o.config.Mode == config.ModeIPVS {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"synclab/bench/outfile"
 	"synclab/bench/raw"
 	"synclab/cmd/synclab/terminal"
 	"synclab/reports"
@@ -122,7 +124,7 @@ func (f *reportFlags) run(cmd *cobra.Command, s streams, dirs []string) error {
 	case f.bench != "" && len(dirs) > 0:
 		return badUsage(cmd, "--bench prints growth: it takes no run")
 	case f.bench != "":
-		return benchGrowth(s, f.bench, f.format)
+		return benchGrowth(cmd.Context(), s, f.bench, f.format)
 	case f.index != "" && len(dirs) > 0:
 		return badUsage(cmd, "--index takes the folder of runs, and no run")
 	case f.index != "":
@@ -177,10 +179,10 @@ func indexPage(s streams, folder, out string) error {
 }
 
 // benchGrowth prints how the benchmarks in a file grow with the number of Services.
-func benchGrowth(s streams, file string, format terminal.Format) error {
-	in := s.in
+func benchGrowth(ctx context.Context, s streams, file string, format terminal.Format) error {
+	in := outfile.Interruptible(ctx, s.in)
 	if file != "-" {
-		f, err := os.Open(file)
+		f, err := outfile.OpenInput(ctx, file)
 		if err != nil {
 			return badInput(fmt.Errorf("--bench: %w", err))
 		}

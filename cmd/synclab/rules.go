@@ -71,13 +71,13 @@ cluster. It needs no rights and no iptables.`,
 				if flag := scenario.given(cmd); flag != "" {
 					return badUsage(cmd, "--%s is for a generated cluster: it has no meaning with -f", flag)
 				}
-				o.objects, err = manifests.read(s)
+				o.objects, err = manifests.read(cmd.Context(), s)
 			}
 			if err != nil {
 				return err
 			}
 			proxy.find(s, manifests.paths)
-			if o.config, err = proxy.load(s, 0); err != nil {
+			if o.config, err = proxy.load(cmd.Context(), s, 0); err != nil {
 				return err
 			}
 			if o.config.Mode != config.ModeIPTables {

@@ -156,11 +156,11 @@ func (f *runFlags) read(cmd *cobra.Command, args []string, s streams) (o runOpti
 		return o, badUsage(cmd, "--trace: scenario %s has no step probe of method flow; pod-networks has one", f.o.scenario.Name)
 	}
 	f.proxy.find(s, f.manifests.paths)
-	if f.o.config, err = f.proxy.load(s, 0); err != nil {
+	if f.o.config, err = f.proxy.load(cmd.Context(), s, 0); err != nil {
 		return o, err
 	}
 	f.o.configFile = f.proxy.path
-	if f.o.objects, err = f.manifests.read(s); err != nil {
+	if f.o.objects, err = f.manifests.read(cmd.Context(), s); err != nil {
 		return o, err
 	}
 	f.proxy.chooseNode(s, f.o.config, f.o.objects)

@@ -74,7 +74,7 @@ each time. Without --anywhere, serve listens only on loopback addresses.`,
 			if o.scenario, err = scenario.load(cmd, args); err != nil {
 				return err
 			}
-			if o.objects, err = manifests.read(s); err != nil {
+			if o.objects, err = manifests.read(cmd.Context(), s); err != nil {
 				return err
 			}
 			return serve(cmd.Context(), s, o)

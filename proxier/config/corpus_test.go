@@ -33,7 +33,7 @@ func TestCorpus(t *testing.T) {
 			}
 			var b strings.Builder
 			for _, strict := range []bool{false, true} {
-				cfg, notes, err := parse(name, text, LoadOptions{Strict: strict, Minor: 37})
+				cfg, notes, err := Parse(name, text, LoadOptions{Strict: strict, Minor: 37})
 				if strict {
 					if err != nil && strings.HasPrefix(b.String(), "accepted") {
 						fmt.Fprintf(&b, "refused if strict: %v\n", err)

@@ -3,8 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -49,7 +47,7 @@ func New() *v1alpha1.KubeProxyConfiguration {
 	return cfg
 }
 
-// LoadOptions are choices of Load.
+// LoadOptions are choices of Parse.
 type LoadOptions struct {
 	// Strict refuses what kube-proxy only warns of: unknown fields, and fields that are set twice.
 	Strict bool
@@ -57,30 +55,10 @@ type LoadOptions struct {
 	Minor int
 }
 
-// largestFile is the most that Load reads, in bytes.
-const largestFile = 64 << 20
-
-// Load reads the KubeProxyConfiguration of a file, sets defaults and validates. The file is YAML or JSON, as kube-proxy
+// Parse reads the KubeProxyConfiguration in the text of a file, which messages name, sets defaults and validates. The file is YAML or JSON, as kube-proxy
 // takes it, or has the configuration among other documents, or is the ConfigMap of a cluster. The error joins all
 // problems, each a *FieldError. notes are what a user should know of settings that are accepted.
-func Load(path string, o LoadOptions) (cfg *v1alpha1.KubeProxyConfiguration, notes []string, err error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, nil, fmt.Errorf("proxy configuration: %w", err)
-	}
-	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, largestFile+1))
-	switch {
-	case err != nil:
-		return nil, nil, fmt.Errorf("proxy configuration: %w", err)
-	case len(text) > largestFile:
-		return nil, nil, fmt.Errorf("proxy configuration: %s: more than %d MiB", path, largestFile>>20)
-	}
-	return parse(path, text, o)
-}
-
-// parse is Load without file access: file is only the name in messages.
-func parse(file string, text []byte, o LoadOptions) (*v1alpha1.KubeProxyConfiguration, []string, error) {
+func Parse(file string, text []byte, o LoadOptions) (*v1alpha1.KubeProxyConfiguration, []string, error) {
 	d, others, err := find(file, text)
 	if err != nil {
 		return nil, nil, err

@@ -3,7 +3,6 @@ package config
 import (
 	"encoding/json"
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,11 +20,11 @@ const header = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyCon
 // The strict decoder must set the same values as the usual YAML → JSON → struct way. Only its errors differ.
 func TestLoadFullFile(t *testing.T) {
 	path := filepath.Join("testdata", "full.yaml")
-	got, _, err := Load(path, LoadOptions{Strict: true, Minor: 37})
+	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(path)
+	got, _, err := Parse(path, text, LoadOptions{Strict: true, Minor: 37})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +49,7 @@ func TestLoadJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, _, err := parse("config.json", text, LoadOptions{Strict: true})
+	got, _, err := Parse("config.json", text, LoadOptions{Strict: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +59,7 @@ func TestLoadJSON(t *testing.T) {
 }
 
 func TestDefaults(t *testing.T) {
-	cfg, _, err := parse("config.yaml", []byte(header), LoadOptions{})
+	cfg, _, err := Parse("config.yaml", []byte(header), LoadOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +118,7 @@ func TestDefaultAddresses(t *testing.T) {
 
 // Default keeps set values, also false or zero where the type distinguishes them from unset.
 func TestDefaultKeepsWhatIsSet(t *testing.T) {
-	cfg, _, err := parse("config.yaml", []byte(header+
+	cfg, _, err := Parse("config.yaml", []byte(header+
 		"oomScoreAdj: 0\niptables: {masqueradeBit: 0, localhostNodePorts: false}\nconntrack: {maxPerCore: 0, tcpCloseWaitTimeout: 0s}\n"), LoadOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -177,7 +176,7 @@ func TestLoadErrors(t *testing.T) {
 			`c.yaml, config: mode: "ebpf" is not known; want iptables, ipvs or nftables`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, _, err := parse("c.yaml", []byte(c.text), LoadOptions{Strict: true, Minor: 37})
+			_, _, err := Parse("c.yaml", []byte(c.text), LoadOptions{Strict: true, Minor: 37})
 			if err == nil {
 				t.Fatalf("accepted; want %s", c.want)
 			}
@@ -189,12 +188,5 @@ func TestLoadErrors(t *testing.T) {
 				t.Errorf("%T holds no *FieldError", err)
 			}
 		})
-	}
-}
-
-func TestLoadMissingFile(t *testing.T) {
-	_, _, err := Load(filepath.Join(t.TempDir(), "none.yaml"), LoadOptions{})
-	if !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("Load of a file that is not there: %v", err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"synclab/bench/outfile"
 	"synclab/bench/raw"
 	"synclab/reports/doc"
 	"synclab/reports/records"
@@ -55,17 +56,15 @@ func read(folder string) (all []run, unread []string, err error) {
 		if !entry.IsDir() {
 			continue
 		}
-		text, err := os.ReadFile(filepath.Join(folder, entry.Name(), "summary.json"))
+		text, err := outfile.Read(filepath.Join(folder, entry.Name(), "summary.json"))
 		if errors.Is(err, fs.ErrNotExist) {
 			if _, err := os.Stat(filepath.Join(folder, entry.Name(), "run.json")); err == nil {
 				unread = append(unread, entry.Name())
 			}
 			continue
-		} else if err != nil {
-			return nil, nil, err
 		}
 		one := run{dir: entry.Name()}
-		if err := json.Unmarshal(text, &one); err != nil || len(one.Runs) == 0 {
+		if err != nil || json.Unmarshal(text, &one) != nil || len(one.Runs) == 0 {
 			unread = append(unread, entry.Name())
 			continue
 		}

@@ -46,6 +46,8 @@ type inputFile struct {
 type inputs struct {
 	files []inputFile
 	left  int64 // bytes that may still be read
+	// openNamed opens a file that was named, and not found in a folder.
+	openNamed func(path string) (*os.File, error)
 	// leaveOut is called with the files of folders that cannot be read; nil: they are refused.
 	leaveOut func(file, reason string)
 }
@@ -61,11 +63,14 @@ func RefuseURL(path string) error {
 }
 
 // openInputs reads the named files, and folders in lexical order.
-func openInputs(paths []string, stdin io.Reader, leaveOut func(file, reason string)) ([]inputFile, error) {
+func openInputs(paths []string, stdin io.Reader, open func(path string) (*os.File, error), leaveOut func(file, reason string)) ([]inputFile, error) {
 	if len(paths) == 0 {
 		return nil, errors.New("no file, directory or - (stdin) to read objects from")
 	}
-	in := &inputs{left: largestInput, leaveOut: leaveOut}
+	in := &inputs{left: largestInput, openNamed: open, leaveOut: leaveOut}
+	if open == nil {
+		in.openNamed = os.Open
+	}
 	for i, path := range paths {
 		if err := in.open(path, stdin, slices.Index(paths, "-") < i); err != nil {
 			return nil, fmt.Errorf("read objects: %w", err)
@@ -147,7 +152,7 @@ func checkDepth(name, below string) error {
 
 // readFile reads a file. A file of a folder that cannot be read is left out.
 func (in *inputs) readFile(name string, found bool) error {
-	f, size, err := openFile(name, found)
+	f, size, err := in.openFile(name, found)
 	switch {
 	case err != nil && found && in.leaveOut != nil:
 		in.leaveOut(name, reasonOf(err))
@@ -161,12 +166,12 @@ func (in *inputs) readFile(name string, found bool) error {
 
 // openFile opens a file, and returns its size; 0: unknown. A file of a folder must be regular: it is opened without
 // waiting for a writer.
-func openFile(name string, found bool) (*os.File, int64, error) {
-	flags := os.O_RDONLY
+func (in *inputs) openFile(name string, found bool) (*os.File, int64, error) {
+	open := in.openNamed
 	if found {
-		flags |= unix.O_NONBLOCK
+		open = func(name string) (*os.File, error) { return os.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0) }
 	}
-	f, err := os.OpenFile(name, flags, 0)
+	f, err := open(name)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"os"
 	"slices"
+
 	"synclab/sim"
 	"synclab/sim/world"
 
@@ -47,6 +49,8 @@ type ReadOptions struct {
 	// Strict refuses what is otherwise left out: objects of an API server that cannot be used, their unknown fields, and
 	// files of a folder that cannot be read.
 	Strict bool
+	// Open opens a file that was named, and not found in a folder; nil: os.Open.
+	Open func(path string) (*os.File, error)
 	// NoServices accepts objects without a Service among them: a state of a cluster in a sequence of states.
 	NoServices bool
 	// LeftOut, if set, is called at the end with the objects that are not used, at most a line for each kind and reason.
@@ -123,7 +127,7 @@ func ReadObjects(paths []string, stdin io.Reader, opts ReadOptions) (*sim.Object
 	if opts.Strict {
 		leaveOut = nil
 	}
-	files, err := openInputs(paths, stdin, leaveOut)
+	files, err := openInputs(paths, stdin, opts.Open, leaveOut)
 	if err != nil {
 		return nil, err
 	}

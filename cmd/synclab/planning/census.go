@@ -3,10 +3,10 @@ package planning
 import (
 	"bufio"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 
+	"synclab/bench/outfile"
 	"synclab/reports/doc"
 	"synclab/sim"
 	"synclab/sim/capture"
@@ -206,8 +207,8 @@ func (r *recordedChurn) String() string {
 }
 
 // ReadTrace reads a trace of `synclab capture --for`. It skips changes that no Service proxy handles.
-func ReadTrace(path string) (*recordedChurn, error) {
-	file, err := os.Open(path)
+func ReadTrace(ctx context.Context, path string) (*recordedChurn, error) {
+	file, err := outfile.OpenInput(ctx, path)
 	if err != nil {
 		return nil, fmt.Errorf("--churn-from: %w", err)
 	}
