@@ -66,6 +66,8 @@ type ExecuteOptions struct {
 	// ExecConfig is the template for {config} in the command of exec subjects; see execConfig. Empty: the
 	// KubeProxyConfiguration.
 	ExecConfig string
+	// ExecEnv are the names of variables of the environment that exec subjects get, besides those of all subjects.
+	ExecEnv []string
 	// MaxMemory is the limit, in bytes, of a subject and its children, with FeedAPI. Beyond it the subject is stopped.
 	// 0: no limit.
 	MaxMemory uint64
@@ -202,7 +204,7 @@ func Execute(ctx context.Context, o ExecuteOptions) (dir string, err error) {
 		Started: time.Now(), Command: o.Command, Scenario: *o.Scenario, Subjects: slices.Clone(o.Subjects),
 		Reps: o.Reps, Seed: o.Scenario.Seed, Versions: machine.DetectVersions(ctx), Machine: machine.DetectMachine(),
 	}
-	run.Feed, run.Observed, run.Shard, run.LeftOut = o.Feed, raw.ObservedKernel, shard, left
+	run.Feed, run.ExecEnv, run.Observed, run.Shard, run.LeftOut = o.Feed, o.ExecEnv, raw.ObservedKernel, shard, left
 	if o.Until != nil {
 		run.Reps, run.Precision = 0, o.Until.Precision
 	}
@@ -397,7 +399,7 @@ func (o *ExecuteOptions) runSlot(ctx context.Context, w *raw.RunWriter, p slot, 
 	assignment := pass.Assignment{
 		Scenario: p.cell.Scenario, Params: p.cell.Params, Subject: p.subject, Rep: p.rep,
 		Objects: o.Objects, ProxyConfig: o.ProxyConfig, Dump: o.Dump != nil && p.rep == 1,
-		Feed: o.Feed, Tools: o.tools, ExecConfig: o.ExecConfig, MaxMemory: o.MaxMemory, ProxyArgs: o.ProxyArgs,
+		Feed: o.Feed, Tools: o.tools, ExecConfig: o.ExecConfig, ExecEnv: o.ExecEnv, MaxMemory: o.MaxMemory, ProxyArgs: o.ProxyArgs,
 		Command: o.Command, ClusterIPsOnly: slices.ContainsFunc(o.running, subject.Spec.ClusterIPsOnly),
 	}
 	assignment.Live = o.Live != nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -165,6 +166,55 @@ exec sleep 1000
 	want := `; the subject reports: "Sync failed" err="nft: line 7: Too many links" (7 times)`
 	if len(records) != 1 || !strings.HasSuffix(records[0].Error, want) {
 		t.Errorf("%+v\nwant %s", records, want)
+	}
+}
+
+// execShell runs a shell script as a subject that ends, and returns the last lines that it wrote, as part of an error.
+func execShell(t *testing.T, change func(*trial), script string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "script.sh")
+	if err := os.WriteFile(path, []byte(script), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tr := newTrial(t, "cold-start", 10)
+	tr.options.Subjects = []string{"exec:script=sh " + path}
+	change(tr)
+	err := tr.execute(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "exec:script exited unexpectedly (exit status 0)") {
+		t.Fatalf("error: %v\n%s", err, tr.stderr.String())
+	}
+	return err.Error()
+}
+
+// A subject gets the variables that it needs and those of --exec-env, and has its own System V IPC and host name.
+func TestSubjectIsSeparate(t *testing.T) {
+	t.Setenv("CI_JOB_TOKEN", "secret-1")
+	t.Setenv("ASKED_FOR", "wanted-2")
+	t.Setenv("LC_TIME", "C.UTF-8")
+	var tr *trial
+	got := execShell(t, func(made *trial) { tr, made.options.ExecEnv = made, []string{"ASKED_FOR"} }, `
+echo "env: "$(env)
+echo ipc: $(readlink /proc/self/ns/ipc), uts: $(readlink /proc/self/ns/uts)
+echo host: $(uname -n)
+`)
+	for _, want := range []string{"ASKED_FOR=wanted-2", "LC_TIME=C.UTF-8", "NODE_NAME=", "KUBECONFIG=", "PATH=", "GOGC=100"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("the subject lacks %s:\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, "secret-1") || strings.Contains(got, "CI_JOB_TOKEN") {
+		t.Errorf("the subject has a variable that it does not need:\n%s", got)
+	}
+	for _, kind := range []string{"ipc", "uts"} {
+		if mine, err := os.Readlink("/proc/self/ns/" + kind); err == nil && (strings.Contains(got, mine) || !strings.Contains(got, kind+":[")) {
+			t.Errorf("the subject is in the %s namespace of the lab, %s:\n%s", kind, mine, got)
+		}
+	}
+	if host, err := os.Hostname(); err != nil || !strings.Contains(got, "host: "+host) {
+		t.Errorf("the host name is not %s (%v):\n%s", host, err, got)
+	}
+	if !slices.Equal(tr.run.ExecEnv, []string{"ASKED_FOR"}) {
+		t.Errorf("run.json has variables %v", tr.run.ExecEnv)
 	}
 }
 

@@ -98,7 +98,7 @@ func (k *kubeProxy) start(ctx context.Context, command, dir string, s Setting, n
 	defer log.Close()
 	k.cmd = exec.Command(command, "--config", filepath.Join(dir, "config"), "-v", "2")
 	k.cmd.Stdout, k.cmd.Stderr = log, log
-	k.cmd.Env = append(os.Environ(), "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"), "XTABLES_LOCKFILE="+filepath.Join(dir, "lock"))
+	k.cmd.Env = append(process.Environment(nil), "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"), "XTABLES_LOCKFILE="+filepath.Join(dir, "lock"))
 	k.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // when the namespace's thread ends
 	if err := k.space.do(k.cmd.Start); err != nil {
 		return err

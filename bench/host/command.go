@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"text/template"
 
@@ -15,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"synclab/bench/pass"
+	"synclab/bench/process"
 	"synclab/bench/subject"
 	"synclab/proxier"
 	"synclab/proxier/config"
@@ -49,8 +49,11 @@ func (r *Host) command() (path string, args, env []string, err error) {
 	if err != nil {
 		return "", nil, nil, err
 	}
-	env = slices.DeleteFunc(os.Environ(), func(set string) bool { return strings.HasPrefix(set, "GOMEMLIMIT=") })
-	env = append(env, fmt.Sprintf("GOGC=%d", r.About.GOGC), "PATH="+r.Shim.Path()+":"+os.Getenv("PATH")+":/usr/sbin:/sbin",
+	var others []string
+	if r.About.Proxier == subject.Exec {
+		others = r.ExecEnv
+	}
+	env = append(process.Environment(others), fmt.Sprintf("GOGC=%d", r.About.GOGC), "PATH="+r.Shim.Path()+":"+os.Getenv("PATH")+":/usr/sbin:/sbin",
 		"KUBECONFIG="+kubeconfigFile, "NODE_NAME="+cfg.HostnameOverride)
 	if _, root, set := strings.Cut(os.Getenv(iptables.EnvTools), ":"); set { // the same tools, behind this shim
 		env = append(env, iptables.EnvTools+"="+r.Shim.Path()+":"+root)

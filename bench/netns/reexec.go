@@ -152,12 +152,18 @@ func environ() []string {
 }
 
 // attributes returns the namespaces of a worker. The kernel kills every process of a PID namespace when its first
-// process ends, so the worker's children end with it. The mount namespace allows a matching /proc.
+// process ends, so the worker's children end with it. The mount namespace allows a matching /proc. System V's shared memory
+// ends with the IPC namespace; the UTS namespace has its own host name.
 func attributes(user bool) *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWPID,
 		Pdeathsig:  unix.SIGKILL,
 		Setpgid:    true,
+	}
+	for file, flag := range map[string]uintptr{"ipc": unix.CLONE_NEWIPC, "uts": unix.CLONE_NEWUTS} { // kernels may lack them
+		if _, err := os.Stat("/proc/self/ns/" + file); err == nil {
+			attr.Cloneflags |= flag
+		}
 	}
 	if user {
 		// The network namespace must come after the id mapping: files below /proc/net belong to the user who is root in

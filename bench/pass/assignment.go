@@ -24,6 +24,7 @@ type Assignment struct {
 	Feed        string
 	Tools       Tools
 	ExecConfig  string
+	ExecEnv     []string
 	MaxMemory   uint64
 	ProxyArgs   []string
 	Command     string // that repeats the run

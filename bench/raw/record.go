@@ -268,6 +268,8 @@ type Run struct {
 	Seed      uint64  `json:"seed"`
 	// Feed is how objects reached the subjects: FeedInformers or FeedAPI. Empty: FeedInformers.
 	Feed string `json:"feed,omitempty"`
+	// ExecEnv are the names of the variables that exec subjects got by --exec-env.
+	ExecEnv []string `json:"execEnv,omitempty"`
 	// Observed is ObservedKernel: the kernel shows when changes are visible and subjects have converged. Runs with
 	// FeedInformers without it rely on the subject's report: their network_programming_latency is change_synced.
 	Observed string   `json:"observed,omitempty"`

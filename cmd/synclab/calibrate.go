@@ -78,7 +78,7 @@ func (f *calibrateFlags) read(cmd *cobra.Command) (bench.CalibrateOptions, error
 	if o.Run.Subjects = run.subjects; len(o.Run.Subjects) == 0 {
 		o.Run.Subjects = withTools(cmd, calibrated)
 	}
-	o.Run.Feed, o.Run.KubeProxy, o.Run.ExecConfig, o.Run.MaxMemory = run.feed, run.kubeProxy, run.execConfig, run.maxMemory
+	o.Run.Feed, o.Run.KubeProxy, o.Run.ExecConfig, o.Run.ExecEnv, o.Run.MaxMemory = run.feed, run.kubeProxy, run.execConfig, run.execEnv, run.maxMemory
 	return o, nil
 }
 

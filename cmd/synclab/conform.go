@@ -168,7 +168,7 @@ func verdictOfPackets(answers sections.PacketAnswers) error {
 
 // request reads the flags and the files that they name.
 func (f *conformFlags) request(cmd *cobra.Command, args []string, s streams) (q conform.Request, err error) {
-	for _, flag := range []string{"out", "max-memory", "exec-config", "feed"} {
+	for _, flag := range []string{"out", "max-memory", "exec-config", "exec-env", "feed"} {
 		if cmd.Flags().Changed(flag) {
 			return q, badUsage(cmd, "--%s is for --verdicts, which is not given", flag)
 		}

@@ -31,6 +31,7 @@ func TestConformUsage(t *testing.T) {
 		{[]string{"--random", "-1"}, "--random -1"},
 		{[]string{"--max-time", "0s"}, "--max-time 0s: want more than 0"},
 		{[]string{"--max-memory", "1Gi"}, "--max-memory is for --verdicts"},
+		{[]string{"--exec-env", "PATH"}, "--exec-env is for --verdicts"},
 		{[]string{"--workers", "0"}, "--workers 0"},
 		{[]string{"--variant", "ipvs"}, `--variant "ipvs": want legacy or nft`},
 		{[]string{"--family", "ipx"}, `--family "ipx": want IPv4 or IPv6`},

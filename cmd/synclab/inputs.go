@@ -249,6 +249,7 @@ type subjectFlags struct {
 	feed       string
 	kubeProxy  upstream.Options
 	execConfig string
+	execEnv    []string
 	maxTime    time.Duration
 	maxMemory  string
 	kernels    []string
@@ -278,16 +279,17 @@ func (f *subjectFlags) register(cmd *cobra.Command, usual string) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.feed, "feed", "", "how objects reach the subjects: `informers` in this process, or the api over HTTP, with each subject a separate process (default: api if a subject is not synclab's)")
 	flags.StringVar(&f.execConfig, "exec-config", "", "`template` of the file {config} in exec:NAME=COMMAND (default: the KubeProxyConfiguration)")
+	flags.StringSliceVar(&f.execEnv, "exec-env", nil, "`list` of variables of your environment that exec:NAME=COMMAND gets too (default: only PATH, HOME, TMPDIR, TZ, LANG and a few others)")
 	flags.DurationVar(&f.maxTime, "max-time", 0, "`time` after which a subject that has not converged is stopped (default: the scenario's, 10m)")
 	flags.StringVar(&f.maxMemory, "max-memory", "", "memory `limit` of a subject and its tools, e.g. 2Gi; beyond it the subject is stopped; needs --feed api")
 	if err := cmd.MarkFlagFilename("exec-config"); err != nil {
 		panic(err)
 	}
 	terminal.Complete(cmd, "feed", raw.FeedInformers, raw.FeedAPI)
-	for _, flag := range []string{"max-time", "max-memory"} {
+	for _, flag := range []string{"exec-env", "max-time", "max-memory"} {
 		terminal.Complete(cmd, flag)
 	}
-	moreFlags(cmd, "feed", "exec-config", "max-time", "max-memory")
+	moreFlags(cmd, "feed", "exec-config", "exec-env", "max-time", "max-memory")
 }
 
 // apply checks the flags and puts them into a run's options.
@@ -301,13 +303,18 @@ func (f *subjectFlags) apply(cmd *cobra.Command, o *runOptions) error {
 	if cmd.Flags().Changed("max-time") && f.maxTime <= 0 {
 		return badUsage(cmd, "--max-time %v: want more than 0", f.maxTime)
 	}
+	for _, name := range f.execEnv {
+		if _, set := os.LookupEnv(name); !set {
+			return badUsage(cmd, "--exec-env: the environment has no variable %q; want names only, without values", name)
+		}
+	}
 	if err := checkKernels(cmd, f.kernels); err != nil {
 		return err
 	}
 	if err := f.useTools(cmd.Context()); err != nil {
 		return err
 	}
-	o.subjects, o.feed, o.kubeProxy, o.maxTime, o.kernels = f.names, f.feed, f.kubeProxy, f.maxTime, f.kernels
+	o.subjects, o.feed, o.kubeProxy, o.maxTime, o.kernels, o.execEnv = f.names, f.feed, f.kubeProxy, f.maxTime, f.kernels, f.execEnv
 	if f.maxMemory != "" {
 		size, err := resource.ParseQuantity(f.maxMemory)
 		if err != nil || size.Value() <= 0 {

@@ -116,6 +116,7 @@ func TestUsageErrors(t *testing.T) {
 		{"wrong seed", []string{"run", "--seed", "-1"}, []string{`"-1" for "--seed" flag: want a whole number, 0 or more` + "\n"}},
 		{"wrong budget", []string{"soak", "--budget", "10"}, []string{`"10" for "--budget" flag: want a time with its unit`}},
 		{"wrong switch", []string{"run", "--force=perhaps"}, []string{`"perhaps" for "--force" flag: want true or false` + "\n"}},
+		{"a value in --exec-env", []string{"run", "--exec-env", "PATH,NAME=value"}, []string{`the environment has no variable "NAME=value"; want names only`}},
 		{"wrong time", []string{"run", "--max-time", "5"}, []string{`"5" for "--max-time" flag: want a time with its unit`}},
 		{"too large", []string{"run", "--reps", "99999999999999999999"}, []string{"flag: want a whole number that is not as large"}},
 		{"scenario without a verb", []string{"scenarios", "size-sweep"}, []string{"did you mean scenarios describe size-sweep?"}},

@@ -261,7 +261,7 @@ func (f *planModel) calibrate(ctx context.Context, s streams, wanted []string, b
 		fmt.Fprintf(s.err, "%v of --within have passed: calibrating for %v instead of %v\n", time.Since(began).Round(time.Second), budget, f.budget)
 	}
 	o := bench.CalibrateOptions{Budget: budget, Seed: seed, Asked: f.asked, MaxServices: min(largestCalibrated, max(leastCalibrated, f.asked.Services))}
-	o.Run.Subjects, o.Run.KubeProxy = wanted, f.subjects.kubeProxy
+	o.Run.Subjects, o.Run.KubeProxy, o.Run.ExecEnv = wanted, f.subjects.kubeProxy, f.subjects.execEnv
 	if f.subjects.execConfig != "" {
 		text, err := outfile.ReadInput(ctx, f.subjects.execConfig)
 		if err != nil {

@@ -31,6 +31,7 @@ type runOptions struct {
 	feed       string               // empty: what the subjects need
 	kubeProxy  upstream.Options
 	execConfig string
+	execEnv    []string
 	maxTime    time.Duration // 0: the scenario's
 	maxMemory  uint64        // bytes; 0: no limit
 	kernels    []string      // empty: the machine's own

@@ -114,7 +114,7 @@ func (f *soakFlags) run(cmd *cobra.Command, s streams) error {
 		Random: random,
 		Run: soak.Execute(bench.ExecuteOptions{
 			ProxyConfig: nil, WorkerArgs: []string{"worker"}, ProxyArgs: []string{"proxy"}, Stderr: s.err,
-			KubeProxy: o.kubeProxy, ExecConfig: o.execConfig, MaxMemory: o.maxMemory, Kernels: o.kernels,
+			KubeProxy: o.kubeProxy, ExecConfig: o.execConfig, ExecEnv: o.execEnv, MaxMemory: o.maxMemory, Kernels: o.kernels,
 		}, flagWords(cmd, ofRuns)),
 		Dir: f.out, KeepGoing: f.keepGoing, Minimize: f.minimize, Tries: f.tries, Flags: flagWords(cmd, ofScenarios), Where: flagWords(cmd, ofRuns),
 		Tell: func(line string) { fmt.Fprintln(s.err, line) },
@@ -158,7 +158,7 @@ func ownSubjects() []string {
 }
 
 // programs are the flags that soak and run share.
-var programs = []string{"kernel", "tools", "kube-proxy", "kube-proxy-src", "kube-proxy-version", "exec-config", "max-memory"}
+var programs = []string{"kernel", "tools", "kube-proxy", "kube-proxy-src", "kube-proxy-version", "exec-config", "exec-env", "max-memory"}
 
 // ofRuns reports whether a flag is one of run too.
 func ofRuns(name string) bool { return slices.Contains(programs, name) }
