@@ -218,6 +218,63 @@ echo host: $(uname -n)
 	}
 }
 
+// A subject sees its program, and what its command names; of the other files of the user nothing, and it changes none.
+func TestSubjectFiles(t *testing.T) {
+	base := t.TempDir()
+	at := func(path string) string { return filepath.Join(base, path) }
+	secrets := []string{"home/.ssh/id", "outside/secret", "tmp/secret"}
+	for _, path := range append([]string{"home/bin/beside", "home/conf/named"}, secrets...) {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(at(path)), 0o700), os.WriteFile(at(path), []byte("content of "+path), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if cache, err := os.UserCacheDir(); err == nil {
+		t.Setenv("XDG_CACHE_HOME", cache) // with the programs that are built already
+	}
+	t.Setenv("HOME", at("home"))
+	t.Setenv("TMPDIR", at("tmp"))
+	t.Chdir(at("home"))
+	program := `#!/bin/sh
+for f in "$1" home/bin/beside ` + strings.Join(secrets, " ") + `; do
+	case $f in /*) ;; *) f=` + base + `/$f ;; esac
+	echo "read: $(cat $f /proc/1/root$f /proc/self/cwd/.ssh/id .ssh/id 2>&1 | tr '\n' ' ')"
+	echo changed >> $f
+done 2>&1
+touch $HOME/new $TMPDIR/new /dev/null && echo private: yes
+echo writable: $(for d in /etc /usr /sys/kernel /proc/sys/kernel/panic ` + at("home/bin") + `; do test -w $d && echo $d; done), \
+	devices: $(find /dev -type b), services: $(ls /run)
+for d in /home /root /tmp; do umount $d 2>/dev/null && echo undone: $d; done
+exit 0
+`
+	if err := os.WriteFile(at("home/bin/proxy"), []byte(program), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	got := execShell(t, func(tr *trial) {
+		tr.options.Subjects = []string{"exec:script=bin/proxy " + at("home/conf/named")}
+	}, "")
+	for _, want := range []string{"content of home/bin/beside", "content of home/conf/named", "private: yes", "writable: , devices: , services:\n"} {
+		if !strings.Contains(got+"\n", want) {
+			t.Errorf("the subject lacks %q:\n%s", want, got)
+		}
+	}
+	if strings.Contains(got, "undone: ") {
+		t.Errorf("the subject undid its confinement:\n%s", got)
+	}
+	for _, path := range secrets {
+		if strings.Contains(got, "content of "+path) {
+			t.Errorf("the subject reads %s:\n%s", path, got)
+		}
+	}
+	for _, path := range append([]string{"home/bin/beside", "home/conf/named"}, secrets...) {
+		if text, err := os.ReadFile(at(path)); err != nil || string(text) != "content of "+path {
+			t.Errorf("the subject changed %s: %q, %v", path, text, err)
+		}
+	}
+	if left, err := filepath.Glob(at("*/new")); err != nil || len(left) > 0 {
+		t.Errorf("the subject left %v, %v", left, err)
+	}
+}
+
 // A command that exits by itself ends the run with its error.
 func TestSubjectThatEnds(t *testing.T) {
 	tr := newOutsideTrial(t, "cold-start", []string{"exec:broken=ls /no/such/folder"})

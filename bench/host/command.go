@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"text/template"
 
@@ -13,6 +16,7 @@ import (
 	"k8s.io/kube-proxy/config/v1alpha1"
 	"sigs.k8s.io/yaml"
 
+	"synclab/bench/netns"
 	"synclab/bench/pass"
 	"synclab/bench/process"
 	"synclab/bench/subject"
@@ -73,6 +77,27 @@ func (r *Host) command() (path string, args, env []string, err error) {
 		words[i] = replace.Replace(word)
 	}
 	return words[0], words[1:], env, nil
+}
+
+// kept returns the files and folders that a subject sees in spite of its confinement: the run's private folder; to read,
+// its program with its folder, the tools on PATH or of another system, and what the command of an exec subject names.
+func (r *Host) kept(program string) netns.Kept {
+	kept := netns.Kept{Write: []string{r.Lab.Dir}, Read: filepath.SplitList(os.Getenv("XTABLES_LIBDIR"))}
+	if path, err := exec.LookPath(program); err == nil {
+		real, _ := filepath.EvalSymlinks(path)
+		kept.Read = append(kept.Read, path, filepath.Dir(path), filepath.Dir(real))
+	}
+	kept.Read = slices.Concat(kept.Read, filepath.SplitList(os.Getenv("PATH")), filepath.SplitList(os.Getenv(iptables.EnvTools)))
+	for _, word := range r.About.Command {
+		_, value, _ := strings.Cut(word, "=")
+		kept.Read = append(kept.Read, word, value)
+	}
+	for i, path := range kept.Read {
+		if path != "" {
+			kept.Read[i], _ = filepath.Abs(path)
+		}
+	}
+	return kept
 }
 
 // ciliumArgs makes the maps large enough for twice the Services and endpoints that there are: the kernel reserves the

@@ -71,9 +71,13 @@ func (r *Host) startProcess(ctx context.Context) (Subject, error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	s := &processSubject{Host: r, cancel: cancel}
+	var open error
 	options := process.Options{
 		Path: path, Args: args, Env: env, Stdin: r.About.Stdin(), LogFile: filepath.Join(r.Lab.Dir, "subject.log"), Name: r.About.Name,
-		Confine: netns.Confine,
+		Confine: func() (err error) {
+			open, err = netns.Confine(r.kept(path))
+			return err
+		},
 	}
 	begin := func() { // all times count from here
 		s.began = r.Clock.Now()
@@ -91,6 +95,9 @@ func (r *Host) startProcess(ctx context.Context) (Subject, error) {
 	if err != nil {
 		cancel()
 		return nil, err
+	}
+	if open != nil && first {
+		r.Messages.Send(pass.Message{Note: fmt.Sprintf("%s can reach the files of this user: this kernel or container forbids to hide them (%v)", r.About.Name, open)})
 	}
 	s.syncs = newProcessSyncs(s)
 	s.watch.Go(func() { s.syncs.run(ctx) })

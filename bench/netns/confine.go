@@ -14,36 +14,35 @@ var globals = []string{"/sys", "/proc/sys", "/proc/sysrq-trigger", "/proc/irq", 
 const ownSysctls = "/proc/sys/net"
 
 // keptCapabilities allow rules, sockets, eBPF maps, files and child processes. The dropped ones allow mounts, kernel
-// modules, raw I/O, setting the clock, ptrace and perf events.
+// modules, raw I/O, setting the clock, ptrace, perf events, and opening files by handle, which paths may hide.
 var keptCapabilities = map[uintptr]bool{
 	unix.CAP_NET_ADMIN: true, unix.CAP_NET_RAW: true, unix.CAP_NET_BIND_SERVICE: true, unix.CAP_NET_BROADCAST: true,
 	unix.CAP_BPF:   true,
-	unix.CAP_CHOWN: true, unix.CAP_DAC_OVERRIDE: true, unix.CAP_DAC_READ_SEARCH: true, unix.CAP_FOWNER: true, unix.CAP_FSETID: true,
+	unix.CAP_CHOWN: true, unix.CAP_DAC_OVERRIDE: true, unix.CAP_FOWNER: true, unix.CAP_FSETID: true,
 	unix.CAP_SETUID: true, unix.CAP_SETGID: true, unix.CAP_SETPCAP: true, unix.CAP_SETFCAP: true, unix.CAP_KILL: true,
 	unix.CAP_IPC_LOCK: true, unix.CAP_IPC_OWNER: true, unix.CAP_SYS_NICE: true, unix.CAP_SYS_RESOURCE: true,
 }
 
-// Confine protects the machine from the calling thread and its future children. In a new mount namespace it makes
-// globals read-only. Then it drops all capabilities except keptCapabilities. This cannot be undone: lock the goroutine
-// to the thread, and never unlock it. In a user namespace Confine does nothing, because the kernel refuses these
-// changes anyway.
+// Confine protects the machine from the calling thread and its future children. In a new mount namespace all files are
+// read-only, and homes, temporary folders, devices and /run are private, except for what is kept. Then Confine drops all
+// capabilities except keptCapabilities, also in a user namespace: otherwise the mounts could be undone. This cannot be
+// undone: lock the goroutine to the thread, and never unlock it.
 //
-// Before Linux 5.12 (mount_setattr) and in a chroot, Confine only drops capabilities. It skips mounts that a container
-// runtime forbids.
-func Confine() error {
+// Before Linux 5.12 (mount_setattr), in a chroot, and where a container runtime forbids mounts, Confine only drops
+// capabilities; open then says why files are not protected.
+func Confine(kept Kept) (open, err error) {
 	if err := Guard(); err != nil {
-		return err
+		return nil, err
 	}
-	if InUserNamespace() {
-		return nil
-	}
-	if err := readOnly(); err != nil && !forbidden(err) {
-		return fmt.Errorf("confine: %w", err)
+	if err := protectFiles(kept); forbidden(err) {
+		open = err
+	} else if err != nil {
+		return nil, fmt.Errorf("confine: %w", err)
 	}
 	if err := dropCapabilities(); err != nil {
-		return fmt.Errorf("confine: %w", err)
+		return nil, fmt.Errorf("confine: %w", err)
 	}
-	return nil
+	return open, nil
 }
 
 // errChroot means that the root folder is not a mount, so that mounts below it cannot be made private.
@@ -96,37 +95,22 @@ func dropCapabilities() error {
 	return nil
 }
 
-func readOnly() (err error) {
-	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
-		return fmt.Errorf("mount namespace: %w", err)
-	}
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); errors.Is(err, unix.EINVAL) {
-		return errChroot
-	} else if err != nil {
-		return fmt.Errorf("private mounts: %w", err)
-	}
-	defer func() {
-		// The recursive change below makes the namespace's own sysctls and BPF file system read-only too.
-		clear := unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY}
-		own := []string{ownSysctls}
-		if ownBPF.Load() {
-			own = append(own, bpfFS)
-		}
-		for _, path := range own {
-			if e := unix.MountSetattr(unix.AT_FDCWD, path, 0, &clear); e != nil {
-				err = errors.Join(err, fmt.Errorf("%s: %w", path, e))
-			}
-		}
-	}()
+// readOnly makes all mounts read-only, except those that belong to the namespaces.
+func readOnly() error {
 	for _, path := range append([]string{ownSysctls}, globals...) {
-		err := unix.Mount(path, path, "", unix.MS_BIND|unix.MS_REC, "")
-		if errors.Is(err, unix.ENOENT) {
-			continue // this kernel does not have it
+		if err := unix.Mount(path, path, "", unix.MS_BIND|unix.MS_REC, ""); err != nil && !errors.Is(err, unix.ENOENT) { // not every kernel has all
+			return fmt.Errorf("%s: %w", path, err)
 		}
-		if err == nil && path != ownSysctls {
-			err = unix.MountSetattr(unix.AT_FDCWD, path, unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY})
-		}
-		if err != nil {
+	}
+	if err := unix.MountSetattr(unix.AT_FDCWD, "/", unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
+		return fmt.Errorf("read-only files: %w", err)
+	}
+	own := []string{"/proc", ownSysctls}
+	if ownBPF.Load() {
+		own = append(own, bpfFS)
+	}
+	for _, path := range own {
+		if err := unix.MountSetattr(unix.AT_FDCWD, path, 0, &unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY}); err != nil && !errors.Is(err, unix.EPERM) { // a container's own
 			return fmt.Errorf("%s: %w", path, err)
 		}
 	}

@@ -61,16 +61,17 @@ func TestConfine(t *testing.T) {
 		}
 		return string(out)
 	}
-	free, confined := started(func() error { return nil }), started(netns.Confine)
-	if netns.InUserNamespace() {
-		if free != confined {
-			t.Errorf("in a user namespace, where the kernel protects the machine: %q, confined %q", free, confined)
+	confine := func() error {
+		open, err := netns.Confine(netns.Kept{Read: []string{os.Args[0]}})
+		if open != nil {
+			t.Log("files are not protected:", open)
 		}
-		return
+		return err
 	}
+	free, confined := started(func() error { return nil }), started(confine)
 	for _, path := range machines {
 		line := "writes " + path + "\n"
-		if !strings.Contains(free, line) && strings.HasPrefix(path, "/proc/sys/") {
+		if !netns.InUserNamespace() && !strings.Contains(free, line) && strings.HasPrefix(path, "/proc/sys/") {
 			t.Errorf("%s: root cannot write it, so it proves nothing", path)
 		}
 		if strings.Contains(confined, line) {
@@ -107,7 +108,7 @@ func TestConfine(t *testing.T) {
 		if err := unix.Capset(&header, &sets[0]); err != nil {
 			return err
 		}
-		return netns.Confine()
+		return confine()
 	})
 	if strings.Contains(lacking, "mounts") || strings.Contains(lacking, "writes "+machines[0]) || !strings.Contains(lacking, "writes "+own) {
 		t.Errorf("confined without CAP_SETPCAP: %q", lacking)
@@ -121,7 +122,7 @@ func TestConfine(t *testing.T) {
 		t.Logf("not tested with a BPF file system of the namespace: %v", err)
 		return
 	}
-	if confined = started(netns.Confine); !strings.Contains(confined, "writes /sys/fs/bpf\n") || strings.Contains(confined, "writes /sys/kernel\n") {
+	if confined = started(confine); !strings.Contains(confined, "writes /sys/fs/bpf\n") || strings.Contains(confined, "writes /sys/kernel\n") {
 		t.Errorf("with a BPF file system of the namespace, a confined process reaches %q", confined)
 	}
 }
@@ -137,7 +138,7 @@ func testChroot(t *testing.T) {
 		err := errors.Join(os.Mkdir(proc, 0o700), unix.Unshare(unix.CLONE_FS|unix.CLONE_NEWNS), unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
 			unix.Mount("/proc", proc, "", unix.MS_BIND|unix.MS_REC, ""), unix.Chroot(root))
 		if err == nil {
-			err = netns.Confine()
+			_, err = netns.Confine(netns.Kept{})
 		}
 		if held, e := unix.PrctlRetInt(unix.PR_CAPBSET_READ, unix.CAP_SYS_ADMIN, 0, 0, 0); e != nil || held == 1 {
 			err = errors.Join(err, e, fmt.Errorf("it holds CAP_SYS_ADMIN: %d", held))
