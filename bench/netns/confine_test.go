@@ -138,7 +138,10 @@ func testChroot(t *testing.T) {
 		err := errors.Join(os.Mkdir(proc, 0o700), unix.Unshare(unix.CLONE_FS|unix.CLONE_NEWNS), unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
 			unix.Mount("/proc", proc, "", unix.MS_BIND|unix.MS_REC, ""), unix.Chroot(root))
 		if err == nil {
-			_, err = netns.Confine(netns.Kept{})
+			var open error
+			if open, err = netns.Confine(netns.Kept{}); open == nil {
+				err = errors.Join(err, errors.New("it does not say that files are not protected"))
+			}
 		}
 		if held, e := unix.PrctlRetInt(unix.PR_CAPBSET_READ, unix.CAP_SYS_ADMIN, 0, 0, 0); e != nil || held == 1 {
 			err = errors.Join(err, e, fmt.Errorf("it holds CAP_SYS_ADMIN: %d", held))
