@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"text/template"
 
@@ -87,7 +86,10 @@ func (r *Host) kept(program string) netns.Kept {
 		real, _ := filepath.EvalSymlinks(path)
 		kept.Read = append(kept.Read, path, filepath.Dir(path), filepath.Dir(real))
 	}
-	kept.Read = slices.Concat(kept.Read, filepath.SplitList(os.Getenv("PATH")), filepath.SplitList(os.Getenv(iptables.EnvTools)))
+	kept.Read = append(kept.Read, filepath.SplitList(os.Getenv("PATH"))...)
+	if tools, root, set := strings.Cut(os.Getenv(iptables.EnvTools), ":"); set {
+		kept.Read = append(kept.Read, root, filepath.Dir(tools)) // beside them are the links to what they run
+	}
 	for _, word := range r.About.Command {
 		_, value, _ := strings.Cut(word, "=")
 		kept.Read = append(kept.Read, word, value)
