@@ -54,7 +54,7 @@ var shapes = map[string]func(*rand.Rand, []raw.Record) []raw.Record{
 		return slices.DeleteFunc(all, func(r raw.Record) bool { return (r.Services+r.Rep)%2 == odd })
 	},
 	"extreme values": func(random *rand.Rand, all []raw.Record) []raw.Record {
-		extremes := []float64{0, 2e-12, 1e-9, 1, 1e9, 1e15}
+		extremes := []float64{0, 2e-12, -2e-12, 1e-9, -1, 1e9, 1e15, -1e15}
 		metric, extreme := all[random.IntN(len(all))].Metric, extremes[random.IntN(len(extremes))]
 		every := random.IntN(2) == 0
 		for i := range all {

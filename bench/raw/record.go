@@ -61,7 +61,7 @@ type Record struct {
 // loop over repetitions endless.
 const (
 	mostValue  = 1e15  // bytes, seconds or a count
-	leastValue = 1e-12 // besides 0: clocks count nanoseconds
+	leastValue = 1e-12 // smaller ones are 0: clocks count nanoseconds, and differences of floats leave less
 	mostCount  = 1e9   // Services, endpoints, syncs; seconds since the repetition began
 	mostReps   = 1e6
 )
@@ -69,11 +69,12 @@ const (
 // check reports a value that nothing can have measured.
 func (r *Record) check() error {
 	within := func(v, most float64) bool { return math.Abs(v) <= most } // not if v is NaN
+	if within(r.Value, leastValue) {
+		r.Value = 0
+	}
 	switch {
 	case !within(r.Value, mostValue), !within(r.Uncertainty, mostValue):
 		return fmt.Errorf("metric %s: value %g, uncertainty %g: no measured value is beyond %g", r.Metric, r.Value, r.Uncertainty, mostValue)
-	case r.Value != 0 && within(r.Value, leastValue), r.Value < 0 && !r.Metric.mayBeNegative():
-		return fmt.Errorf("metric %s: value %g: nothing is measured so exactly, or below 0", r.Metric, r.Value)
 	case !within(r.At, mostCount), !within(r.Endpoints, mostCount), !within(float64(r.Services), mostCount), !within(float64(r.Sync), mostCount),
 		!within(float64(r.Bytes), mostValue), !within(float64(r.Share), 100), r.Position != nil && !within(float64(*r.Position), mostCount):
 		return fmt.Errorf("metric %s: at %g s, %d Services, %g endpoints, sync %d, %d bytes, share %d: one of them is beyond what a run can have",
@@ -222,11 +223,6 @@ const (
 	// come.
 	Exceeded Metric = "exceeded"
 )
-
-// mayBeNegative reports whether values are differences of two moments or amounts.
-func (m Metric) mayBeNegative() bool {
-	return m == ReachableAfterVisible || m == UnreachableAfterVisible || m == KernelMemory
-}
 
 // OfJourney reports whether a value belongs to a repetition as a whole, even if it moves from one subject to another:
 // values of packets and of moves. Other records name the subject that ran.
