@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 
+	"synclab/bench/outfile"
 	"synclab/bench/profile"
 	"synclab/bench/raw"
 )
@@ -30,10 +31,10 @@ func (o *ExecuteOptions) checkProfile() error {
 
 // fileName turns the name of a subject into a part of a file's name.
 func fileName(subject string) string {
-	return strings.Map(func(c rune) rune {
+	return outfile.Name(strings.Map(func(c rune) rune {
 		if c == '.' || c == '-' || '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z' {
 			return c
 		}
 		return '-'
-	}, subject)
+	}, subject))
 }

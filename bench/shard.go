@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"synclab/bench/outfile"
 	"synclab/bench/raw"
 	"synclab/scenarios"
 )
@@ -129,7 +130,7 @@ func (o *ExecuteOptions) takeShard() (*raw.Shard, error) {
 	shard := shards[o.Shard-1]
 	shard.Host = hostName()
 	if o.Out == "" {
-		o.Out = filepath.Join(raw.RunsFolder, o.Scenario.Name+"-"+shard.Sweep[:8])
+		o.Out = filepath.Join(raw.RunsFolder, outfile.Name(o.Scenario.Name)+"-"+shard.Sweep[:8])
 	}
 	if err := sameSweep(shard, o.Out, o.Force); err != nil {
 		return nil, err

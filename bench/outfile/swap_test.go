@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"unicode/utf8"
 )
 
 // The owner of a folder puts links in place of what a process creates in it. No write and no sweep touches what is
@@ -63,5 +64,22 @@ func TestSwappedNames(t *testing.T) {
 	text, readErr := os.ReadFile(secret)
 	if err := errors.Join(err, readErr); err != nil || len(entries) != 1 || string(text) != "secret" {
 		t.Errorf("outside of the folder: %v, %q, %v", entries, text, err)
+	}
+}
+
+// Names that file systems do not take are shortened, and stay different.
+func TestName(t *testing.T) {
+	long := strings.Repeat("é", 200)
+	for _, name := range []string{"short", long[:200], long, long + "a", long + "b"} {
+		short := Name(name)
+		if (short == name) != (len(name) <= 200) || len(short) > 200 || !utf8.ValidString(short) {
+			t.Errorf("%d bytes: %q", len(name), short)
+		}
+		if err := os.WriteFile(filepath.Join(t.TempDir(), short+".index.html"), nil, 0o600); err != nil {
+			t.Error(err)
+		}
+	}
+	if Name(long+"a") == Name(long+"b") {
+		t.Error("two names have one file")
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"synclab/bench/outfile"
 )
 
 // RunsFolder is the default folder of runs, below the current one.
@@ -18,7 +20,7 @@ func NewFolder(kind string, at time.Time) (string, error) {
 	if err := os.MkdirAll(RunsFolder, 0o755); err != nil {
 		return "", fmt.Errorf("folder of runs: %w", err)
 	}
-	name := filepath.Join(RunsFolder, kind+"-"+at.Format("20060102-150405"))
+	name := filepath.Join(RunsFolder, outfile.Name(kind)+"-"+at.Format("20060102-150405"))
 	folder := name
 	for n := 2; ; n++ {
 		err := os.Mkdir(folder, 0o755)

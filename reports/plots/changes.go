@@ -13,6 +13,7 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
+	"synclab/bench/outfile"
 	"synclab/bench/raw"
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
@@ -162,7 +163,7 @@ var notInFileNames = regexp.MustCompile(`[^A-Za-z0-9.-]+`)
 
 // fileName makes a name safe for files and benchmark names.
 func fileName(name string) string {
-	return strings.Trim(notInFileNames.ReplaceAllString(name, "-"), "-")
+	return outfile.Name(strings.Trim(notInFileNames.ReplaceAllString(name, "-"), "-"))
 }
 
 // timelineFigures draws, for each series, the first repetition with a latency of its largest cell with churn.
