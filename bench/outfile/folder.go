@@ -186,8 +186,13 @@ func (f *Folder) Sweep() {
 // OwnFolder returns the folder for what is derived from a folder: the folder itself, or PREFIX-NAME in the current one
 // if it belongs to another user. Only --out writes into the folders of other users.
 func OwnFolder(folder, prefix string) (string, error) {
-	if own, err := isOwn(folder); own || err != nil {
-		return folder, err
+	own, err := isOwn(folder)
+	if err != nil {
+		return "", err
+	}
+	// A folder of root in a folder of somebody else may be another one when it is opened.
+	if own && (os.Geteuid() != 0 || Trusted(folder) == nil) {
+		return folder, nil
 	}
 	whole, err := filepath.Abs(folder)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 
+	"synclab/bench/outfile"
 	"synclab/bench/temporary"
 	"synclab/bench/upstream"
 )
@@ -37,7 +38,7 @@ func Command(ctx context.Context) (string, error) {
 	}
 	if exe, err := os.Executable(); err == nil && besideDigest != "" {
 		path := filepath.Join(filepath.Dir(exe), Beside)
-		if err := upstream.Trusted(path); err != nil {
+		if err := outfile.Trusted(path); err != nil {
 			return "", fmt.Errorf("shim: %w", err)
 		}
 		if digest, err := upstream.Digest(path); err != nil || digest != besideDigest {

@@ -72,7 +72,7 @@ func writable(dir string) error {
 	if owner := stat.Sys().(*syscall.Stat_t).Uid; !stat.IsDir() || int(owner) != os.Geteuid() {
 		return fmt.Errorf("%s: not a folder of user %d", dir, os.Geteuid())
 	}
-	if err := Trusted(dir); err != nil {
+	if err := outfile.Trusted(dir); err != nil {
 		return err
 	}
 	if err := unix.Access(dir, unix.W_OK); err != nil {
@@ -102,7 +102,7 @@ func (c Cache) matches(pattern, origin string) ([]string, error) {
 	folders := []Cache{c}
 	if exe, err := os.Executable(); err == nil {
 		// Below /tmp, another user may have made it first.
-		if shipped := filepath.Join(filepath.Dir(exe), Shipped); Trusted(shipped) == nil {
+		if shipped := filepath.Join(filepath.Dir(exe), Shipped); outfile.Trusted(shipped) == nil {
 			folders = append(folders, Cache{shipped})
 		}
 	}
@@ -113,7 +113,7 @@ func (c Cache) matches(pattern, origin string) ([]string, error) {
 			return nil, err
 		}
 		all = append(all, slices.DeleteFunc(paths, func(path string) bool {
-			return !folder.intact(filepath.Base(path), origin) || Trusted(path) != nil
+			return !folder.intact(filepath.Base(path), origin) || outfile.Trusted(path) != nil
 		})...)
 	}
 	return all, nil
