@@ -190,7 +190,7 @@ func OwnFolder(folder, prefix string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// A folder of root in a folder of somebody else may be another one when it is opened.
+	// A folder of root in a folder of another user may be exchanged before it is opened.
 	if own && (os.Geteuid() != 0 || Trusted(folder) == nil) {
 		return folder, nil
 	}

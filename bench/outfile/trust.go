@@ -10,8 +10,8 @@ import (
 )
 
 // Trusted returns an error if another user can change what is at a path: the file or folder, or a folder above it, belongs
-// to somebody else than this user and root, or others may write to it. A sticky folder such as /tmp is safe for what is
-// in it, as nobody may rename files of others there.
+// to a user besides this one and root, or others may write to it. A sticky folder such as /tmp is safe for what is in it,
+// as users cannot rename files of others there.
 func Trusted(path string) error {
 	path, err := filepath.Abs(path)
 	if err == nil {
@@ -49,7 +49,7 @@ func ownGroup(gid uint32) bool {
 }
 
 // unmapped reports whether a user ID stands for all that this user namespace does not have, root of the machine among
-// them. Whoever is in such a namespace is not root outside of it.
+// them. A process in such a namespace is not root outside of it.
 func unmapped(uid uint32) bool {
 	const overflow = 65534
 	text, err := os.ReadFile("/proc/self/uid_map")

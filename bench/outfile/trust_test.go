@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A program is used only if nobody else can change it, or a folder above it.
+// A program is used only if no other user can change it, or a folder above it.
 func TestTrusted(t *testing.T) {
 	top := t.TempDir()
 	program := filepath.Join(top, "a", "b", "program")

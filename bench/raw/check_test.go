@@ -80,7 +80,7 @@ func TestKilledRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := status(); got != StatusInterrupted {
-		t.Errorf("a run that nobody locks is %s", got)
+		t.Errorf("a run without a lock is %s", got)
 	}
 	if err := os.Remove(filepath.Join(dir, ReserveFile)); err != nil {
 		t.Fatal(err)

@@ -283,7 +283,7 @@ func ReadRun(dir string) (Run, []Record, error) {
 	}
 	switch read := sum.written(); {
 	case run.Status == StatusRunning && killed(dir):
-		run.Status, run.Reason = StatusInterrupted, "nobody holds its lock: the lab was killed, or works on another machine"
+		run.Status, run.Reason = StatusInterrupted, "no process holds its lock: the lab was killed, or works on another machine"
 	case run.Records == nil || *run.Records == *read:
 	case run.Records.Lines != read.Lines:
 		run.Status, run.Reason = StatusChanged, fmt.Sprintf("%s has %d records, and the run wrote %d", recordsFile, read.Lines, run.Records.Lines)

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Records are data: whoever made a run chose them. A command that is run here comes from them only if it is one that the
+// Records are data: they may have been written by hand. A command that is run here comes from them only if it is one that the
 // lab itself can have kept, with an input that makes the tool do nothing but change tables of its own namespace.
 
 var (

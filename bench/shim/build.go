@@ -22,7 +22,7 @@ import (
 var source embed.FS
 
 // Beside is the name of the program next to the executable in an image. Only an executable that was linked with its
-// digest uses it (-X synclab/bench/shim.besideDigest=sha256:…): elsewhere, anybody may have put a file there.
+// digest uses it (-X synclab/bench/shim.besideDigest=sha256:…): elsewhere, another user may have put a file there.
 const Beside = "synclab-shim"
 
 var besideDigest string

@@ -13,7 +13,7 @@ import (
 
 // Limits bound what clients cost a server. Any user of the machine may be one.
 type Limits struct {
-	// Connections at a time. One more ends the oldest: whoever opens many cannot keep others out, nor use up the
+	// Connections at a time. One more ends the oldest: a client that opens many cannot keep others out, nor use up the
 	// process's descriptors.
 	Connections int
 	// Headers is the time for a request's headers; Idle that between two requests.

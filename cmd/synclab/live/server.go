@@ -29,7 +29,7 @@ const (
 	writeTimeout = 10 * time.Second
 )
 
-// limits are for pages and scrapes of a few people. Whoever opens more connections ends older ones.
+// limits are for pages and scrapes of a few people. A client that opens more connections ends older ones.
 var limits = front.Limits{Connections: 64, Headers: 5 * time.Second, Idle: 10 * time.Second}
 
 // Server serves a run.
