@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"synclab/bench/raw"
+	"synclab/bench/shell"
 )
 
 // restore is a payload of iptables-restore for so many Services, as kube-proxy writes it: rules of endpoints have no comment.
@@ -221,4 +222,23 @@ func TestFindNothing(t *testing.T) {
 	if _, err := Find(dir, ""); err == nil || !strings.Contains(err.Error(), "--profile") {
 		t.Errorf("of a run without profiles: %v", err)
 	}
+}
+
+// FuzzCalls: a command line that is taken is that of a known tool, and means the same in a shell as its words.
+func FuzzCalls(f *testing.F) {
+	for _, line := range []string{"nft -f -", "iptables-restore -w 5 -W 100000 --noflush --counters", "nft -f -;id", "ip6tables-nft-restore -T nat"} {
+		f.Add(line, "*nat\n-A X -M /tmp/x\n")
+	}
+	f.Fuzz(func(t *testing.T, line, input string) {
+		if words, err := parseCall(line); err == nil && (shell.Line(words...) != line || !tools.MatchString(words[0])) {
+			t.Errorf("%q is taken as %q", line, words)
+		}
+		if checkInput("iptables-restore", []byte(input)) == nil && strings.Contains(input, "--modprobe") && !strings.Contains(input, "\"") {
+			for _, word := range strings.FieldsFunc(input, func(r rune) bool { return r == ' ' || r == '\t' || r == '\n' || r == '\r' }) {
+				if strings.HasPrefix(word, "--modprobe") && (word == "--modprobe" || word[len("--modprobe")] == '=') {
+					t.Errorf("%q is taken", input)
+				}
+			}
+		}
+	})
 }

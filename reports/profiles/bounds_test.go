@@ -3,6 +3,7 @@ package profiles
 import (
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -69,4 +70,44 @@ func TestRefusesBombs(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
+}
+
+// FuzzProfile reads untrusted profiles: an error, or functions and a drawing.
+func FuzzProfile(f *testing.F) {
+	var b bytes.Buffer
+	types := []*pprof.ValueType{{Type: "samples", Unit: "count"}, {Type: "cpu", Unit: "ns"}}
+	function := &pprof.Function{ID: 1, Name: "f"}
+	location := &pprof.Location{ID: 1, Line: []pprof.Line{{Function: function}}}
+	p := &pprof.Profile{SampleType: types, Function: []*pprof.Function{function}, Location: []*pprof.Location{location},
+		Sample: []*pprof.Sample{{Location: []*pprof.Location{location, location}, Value: []int64{1, 1e6}, Label: map[string][]string{"kind": {Kinds[0]}}}}}
+	if err := p.WriteUncompressed(&b); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b.Bytes())
+	f.Fuzz(func(t *testing.T, text []byte) {
+		dir := t.TempDir()
+		var packed bytes.Buffer
+		w := gzip.NewWriter(&packed)
+		if _, err := w.Write(text); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(w.Close(), os.Mkdir(filepath.Join(dir, raw.ProfilesFolder), 0o700),
+			os.WriteFile(filepath.Join(dir, raw.ProfilesFolder, "a.pb.gz"), packed.Bytes(), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		run := &records.Run{Dir: dir}
+		for _, kind := range Kinds {
+			run.Records = append(run.Records, raw.Record{Metric: raw.ProfiledSyncs, Kind: kind, Value: 1, Rep: 1})
+		}
+		all, err := add(nil, run, records.Record{Record: &raw.Record{File: "a.pb.gz", Rep: 1}})
+		if err != nil {
+			return
+		}
+		for _, p := range all {
+			p.finish()
+			if svg := p.Flame(); bytes.Contains(svg, []byte("<script")) {
+				t.Errorf("%s", svg)
+			}
+		}
+	})
 }
