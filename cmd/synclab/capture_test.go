@@ -190,6 +190,7 @@ func TestCaptureConfig(t *testing.T) {
 	}
 	var flags planFlags
 	cmd := &cobra.Command{}
+	cmd.SetContext(t.Context())
 	flags.register(cmd)
 	if err := cmd.ParseFlags([]string{"-f", snapshot, "--churn", "1"}); err != nil {
 		t.Fatal(err)

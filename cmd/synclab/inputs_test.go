@@ -33,6 +33,7 @@ func TestHiddenMetricsOfEachVersion(t *testing.T) {
 	} {
 		var flags runFlags
 		cmd := &cobra.Command{}
+		cmd.SetContext(t.Context())
 		flags.register(cmd, "", "")
 		if err := cmd.ParseFlags([]string{"--proxy-config", file, "--subjects", subjects}); err != nil {
 			t.Fatal(err)
@@ -56,6 +57,7 @@ func TestHostnameOverrideOfAGeneratedCluster(t *testing.T) {
 	s := streams{strings.NewReader(""), &bytes.Buffer{}, &stderr}
 	var flags runFlags
 	cmd := &cobra.Command{}
+	cmd.SetContext(t.Context())
 	flags.register(cmd, "", "")
 	if err := cmd.ParseFlags([]string{"--proxy-config", file}); err != nil {
 		t.Fatal(err)
