@@ -93,6 +93,7 @@ type ExecuteOptions struct {
 	running    []subject.Spec // those and the ones that step migrate starts
 	tools      pass.Tools
 	ends       time.Time         // of the budget of Until
+	before     string            // the subject of the previous pass
 	guests     map[string]string // paths of kernels other than the machine's, by name
 }
 
@@ -132,40 +133,6 @@ var shownFigures = []shownFigure{
 	{raw.ColdStart, "cold start"}, {raw.Reaction, "reaction"}, {raw.NetworkProgrammingLatency, "npl"}, {raw.FullSync, "full sync"}, {raw.PartialSync, "partial sync"},
 }
 
-// slot is one repetition of one cell with one subject.
-type slot struct {
-	cell    scenarios.Cell
-	subject string // as in Subjects
-	rep     int
-	number  int // of the cell, from 0
-}
-
-// slots returns the repetitions of a run, cell by cell. In each cell the subjects take turns (A B A B …), so that noise of
-// the machine affects all of them. Subjects named by targets are measured only in those cells, others in every cell.
-func slots(cells []scenarios.Cell, subjects []string, reps int) []slot {
-	var all []slot
-	for number := range cells {
-		for rep := 1; rep <= reps; rep++ {
-			all = append(all, turn(cells, number, rep, subjects)...)
-		}
-	}
-	return all
-}
-
-// turn returns one repetition of a cell: its subjects in turn.
-func turn(cells []scenarios.Cell, number, rep int, subjects []string) []slot {
-	cell := cells[number]
-	var all []slot
-	for _, subject := range subjects {
-		named := slices.ContainsFunc(cells, func(c scenarios.Cell) bool { return slices.Contains(c.Subjects, subject) })
-		elsewhere := named && !slices.Contains(cell.Subjects, subject)
-		if enough := rep > 1 && slices.Contains(cell.Once, subject); !elsewhere && !enough {
-			all = append(all, slot{cell, subject, rep, number})
-		}
-	}
-	return all
-}
-
 // Execute runs a scenario. Each repetition has a worker process with its own namespaces. Records are appended to the
 // run's folder as they come. Execute returns the folder, also with an error: the folder has what was measured until
 // then.
@@ -180,7 +147,7 @@ func Execute(ctx context.Context, o ExecuteOptions) (dir string, err error) {
 	if o.Objects != nil {
 		o.Progress(Progress{Note: strings.Join(append([]string{describe(o.Objects)}, left...), "\n")})
 	}
-	all := slots(cells, o.Subjects, o.Reps)
+	all := slots(cells, o.Subjects, o.Reps, o.Scenario.Seed)
 	var shard *raw.Shard
 	if o.Shards != 0 && o.Until != nil {
 		return "", errors.New("shards need a number of repetitions: give Reps instead of Until")
@@ -400,11 +367,15 @@ func (o *ExecuteOptions) runSlot(ctx context.Context, w *raw.RunWriter, p slot, 
 		Scenario: p.cell.Scenario, Params: p.cell.Params, Subject: p.subject, Rep: p.rep,
 		Objects: o.Objects, ProxyConfig: o.ProxyConfig, Dump: o.Dump != nil && p.rep == 1,
 		Feed: o.Feed, Tools: o.tools, ExecConfig: o.ExecConfig, ExecEnv: o.ExecEnv, MaxMemory: o.MaxMemory, ProxyArgs: o.ProxyArgs,
+		Turn: p.turn, After: o.before,
 		Command: o.Command, ClusterIPsOnly: slices.ContainsFunc(o.running, subject.Spec.ClusterIPsOnly),
 	}
 	assignment.Live = o.Live != nil
 	if p.cell.Params[raw.ProfileField] == raw.ProfileOn {
 		assignment.ProfileFile = fmt.Sprintf("%03d-%s-%d-services-rep-%d.pb.gz", progress.Pass, fileName(p.subject), p.cell.Scenario.Shape.Services, p.rep)
+	}
+	if about, err := subject.Parse(p.subject); err == nil {
+		o.before = about.Name
 	}
 	stdin, told, err := o.tell(ctx, assignment)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -54,6 +55,11 @@ func newTrial(t *testing.T, scenario string, services int, sets ...string) *tria
 		t.Skip("no iptables")
 	}
 	return tr
+}
+
+// first returns the subject whose turn comes first.
+func (tr *trial) first() string {
+	return turn(make([]scenarios.Cell, 1), 0, 1, tr.options.Subjects, tr.options.Scenario.Seed)[0].subject
 }
 
 func (tr *trial) execute(ctx context.Context) error {
@@ -298,7 +304,7 @@ func TestExecuteInterrupted(t *testing.T) {
 	if tr.run.Status != raw.StatusInterrupted || tr.run.Finished == nil {
 		t.Errorf("run.json says %s, finished %v", tr.run.Status, tr.run.Finished)
 	}
-	if subject := tr.options.Subjects[0]; len(tr.of(subject, raw.FullSync)) == 0 || len(tr.of(subject, raw.RulesKernel)) == 0 {
+	if subject := tr.first(); len(tr.of(subject, raw.FullSync)) == 0 || len(tr.of(subject, raw.RulesKernel)) == 0 {
 		t.Errorf("%d records, and none of the first sync", len(tr.records))
 	}
 	for _, r := range tr.records {
@@ -326,7 +332,7 @@ func TestExecuteWorkerKilled(t *testing.T) {
 	if err := tr.execute(t.Context()); err == nil || !strings.Contains(err.Error(), "killed") {
 		t.Errorf("Execute = %v; want an error about the killed worker", err)
 	}
-	if tr.run.Status != raw.StatusFailed || len(tr.of(tr.options.Subjects[0], raw.FullSync)) == 0 {
+	if tr.run.Status != raw.StatusFailed || len(tr.of(tr.first(), raw.FullSync)) == 0 {
 		t.Errorf("run.json says %s, with %d records", tr.run.Status, len(tr.records))
 	}
 	leavesNothing(t)
@@ -340,7 +346,7 @@ func TestExecuteFails(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, want := range []string{tr.options.Subjects[0], "services=200", "repetition 1", "step 2:settle", "5ms", "--set steps.1.settle.timeout="} {
+	for _, want := range []string{tr.first(), "services=200", "repetition 1", "step 2:settle", "5ms", "--set steps.1.settle.timeout="} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not name %s: %v", want, err)
 		}
@@ -402,10 +408,11 @@ func TestPassesOfTargets(t *testing.T) {
 		return c
 	}
 	var got []string
-	for _, p := range slots([]scenarios.Cell{cell(1, nil, "a", "b"), cell(2, []string{"b"}, "b", "c")}, []string{"a", "b", "c", "mine"}, 2) {
+	for _, p := range slots([]scenarios.Cell{cell(1, nil, "a", "b"), cell(2, []string{"b"}, "b", "c")}, []string{"a", "b", "c", "mine"}, 2, 1) {
 		got = append(got, fmt.Sprint(p.cell.Scenario.Shape.Services, p.subject, p.rep))
 	}
-	want := "1a1 1b1 1mine1 1a2 1b2 1mine2 2b1 2c1 2mine1 2c2 2mine2"
+	slices.Sort(got) // turns_test.go has the order
+	want := "1a1 1a2 1b1 1b2 1mine1 1mine2 2b1 2c1 2c2 2mine1 2mine2"
 	if strings.ReplaceAll(strings.Join(got, ","), " ", "") != strings.ReplaceAll(want, " ", ",") {
 		t.Errorf("%v, want %v", got, want)
 	}

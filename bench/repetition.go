@@ -126,6 +126,9 @@ func (r *repetition) prepare(ctx context.Context) error {
 	} else if r.World, err = world.NewWorld(r.Scenario.Shape, r.Scenario.Seed); err != nil {
 		return err
 	}
+	r.RecordAs(raw.Record{Unit: "count", After: r.After}, raw.Turn, float64(r.Turn))
+	// The first changes may already be in step create. The cluster before them is the same in all repetitions.
+	r.World.Repetition(r.Rep)
 	for _, family := range r.Scenario.Shape.Families {
 		r.Families = append(r.Families, corev1.IPFamily(family))
 	}

@@ -56,7 +56,7 @@ func (o *ExecuteOptions) units(cells []scenarios.Cell) (all []raw.Unit, byUnit m
 		names[text] = o.parsed[i].Name
 	}
 	byUnit = map[int][]slot{}
-	for _, p := range slots(cells, o.Subjects, o.Reps) {
+	for _, p := range slots(cells, o.Subjects, o.Reps, o.Scenario.Seed) {
 		last := byUnit[len(all)]
 		if len(last) == 0 || p.rep != last[0].rep || p.number != last[0].number {
 			u := raw.Unit{Number: len(all) + 1, Services: p.cell.Scenario.Shape.Services, Params: p.cell.Params, Rep: p.rep}

@@ -44,7 +44,7 @@ func (o *ExecuteOptions) runUntil(ctx context.Context, w *raw.RunWriter, cells [
 				o.Progress(Progress{Note: fmt.Sprintf("%s: %d repetitions; another would not end within the budget of %v", o.cellName(cells[number]), rep-1, o.Until.Budget)})
 				continue
 			}
-			all := slices.DeleteFunc(turn(cells, number, rep, o.Subjects), func(p slot) bool { return stopped[o.slotName(p)] })
+			all := slices.DeleteFunc(turn(cells, number, rep, o.Subjects, o.Scenario.Seed), func(p slot) bool { return stopped[o.slotName(p)] })
 			if len(all) == 0 {
 				continue
 			}

@@ -18,6 +18,8 @@ type Assignment struct {
 	Params      map[string]string
 	Subject     string
 	Rep         int
+	Turn        int    // of the subject among those of this repetition, from 1
+	After       string // the subject that ran before it; empty: none
 	Objects     *sim.Objects
 	ProxyConfig *v1alpha1.KubeProxyConfiguration
 	Dump        bool

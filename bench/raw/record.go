@@ -52,6 +52,7 @@ type Record struct {
 	Bytes     int    `json:"bytes,omitempty"`     // given to the tool, of a shim_cost
 	Share     int    `json:"share,omitempty"`     // percent of the Services, of a cold_start_share
 	File      string `json:"file,omitempty"`      // in ProfilesFolder, of profile_samples and tool_input
+	After     string `json:"after,omitempty"`     // the subject before, of a turn
 	// Uncertainty, in seconds, is that of a time that was read from the kernel: Value is the upper bound, and
 	// Value - Uncertainty the lower one. A reaction has it, and a network programming latency whose end only reading shows.
 	Uncertainty float64 `json:"uncertainty,omitempty"`
@@ -101,6 +102,8 @@ type Metric string
 // The metrics, with the unit of each.
 const (
 	Load Metric = "load" // s: generate and load the cluster, until the proxier's handlers have all objects
+	// Turn is the place of this subject among those of its repetition, from 1; After names the one that ran before it.
+	Turn Metric = "turn" // count
 	// FullSync and PartialSync are one sync, from start to end, as the subject reports it. For all subjects, a sync
 	// counts if it wrote rules (a restore, a transaction, a socket option) and succeeded. Others have no duration.
 	// Health checks, metrics and the cleaning of stale flows are part of the sync, as in kube-proxy.
@@ -287,7 +290,11 @@ type Run struct {
 }
 
 // Format is the format of run folders that this program writes. It reads that and all earlier ones.
-const Format = 1
+const Format = FormatOwnChanges
+
+// FormatOwnChanges is the first format whose repetitions each have their own changes (world.World.Repetition). Before,
+// all had those of the first one.
+const FormatOwnChanges = 2
 
 // Contents says which records a file had when it was written.
 type Contents struct {

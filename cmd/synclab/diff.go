@@ -12,9 +12,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"synclab/bench/outfile"
+	"synclab/bench/raw"
 	"synclab/cmd/synclab/terminal"
 	"synclab/reports/diff"
 	"synclab/reports/history"
+	"synclab/reports/records"
 	"synclab/scenarios"
 )
 
@@ -23,6 +25,7 @@ func newDiff(s streams) *cobra.Command {
 		format     terminal.Format
 		thresholds thresholdFlags
 		page       string
+		earlier    []string
 	)
 	cmd := &cobra.Command{
 		Use:   "diff RUN1 RUN2",
@@ -33,6 +36,10 @@ a rank test on the repetitions. A figure is called slower only if the test shows
 With too few repetitions, diff says so and how many it needs: at least 4 of each
 run, and more for many figures. The output begins with what differs between the
 runs: machine, kernel, tools, scenario, seed.
+
+Two runs of one program differ by more than their repetitions show: diff allows 2 %
+for that, or what earlier runs of the same figure show (--history, from five runs
+on). Smaller differences show only in one run that measures both programs in turn.
 
 A figure may exceed its old value by its threshold: --threshold, or the scenario's
 own, else --max-slower, or "all" in the scenario. The exit status is
@@ -46,6 +53,7 @@ Figures: ` + strings.Join(scenarios.ThresholdFigures(), ", ") + `.`,
   synclab diff runs/before runs/after --max-slower 5% --threshold peak_rss=20%
   synclab diff runs/before runs/after --threshold rules=0% --threshold all=off
   synclab diff runs/before runs/after --page diff.html
+  synclab diff runs/before runs/after --history history.jsonl
   synclab diff runs/before runs/after --format github > comment.md   # for a pull request
   synclab diff runs/before runs/after -o json | jq '.rows[] | select(.verdict == "slower")'
   synclab run steady-churn --reps 8 --out before   # in CI: with the old program,
@@ -63,12 +71,24 @@ Figures: ` + strings.Join(scenarios.ThresholdFigures(), ", ") + `.`,
 			if err != nil {
 				return err
 			}
+			if len(earlier) > 0 {
+				entries, _, err := history.Read(earlier)
+				if err != nil {
+					return badInput(err)
+				}
+				run, err := raw.ReadRunFile(args[1])
+				if err != nil {
+					return badInput(err)
+				}
+				options.Scatter = history.Of(entries, history.Options{}).Scatter(records.MachineText(run.Machine))
+			}
 			return compareRuns(s, args[0], args[1], format, page, options)
 		},
 	}
 	format.Register(cmd, terminal.GitHub)
 	thresholds.register(cmd, diff.DefaultThreshold)
 	registerPage(cmd, &page)
+	cmd.Flags().StringArrayVar(&earlier, "history", nil, "earlier runs, which show how much runs differ: `DIR|FILE` as for synclab history (repeatable)")
 	cmd.ValidArgsFunction = completeRuns
 	return cmd
 }

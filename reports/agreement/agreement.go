@@ -148,29 +148,39 @@ func (a *Agreement) compare(l *records.Run, o Options) error {
 	}
 	ways := model.ToNode(l.Info, l.Records)
 	for _, cell := range c.Cells {
-		played := scenarioOf(cells, cell)
-		if played == nil {
+		cellScenario := scenarioOf(cells, cell)
+		if cellScenario == nil {
 			a.remark("%s is no cell of the scenario", cell.Settings())
 			continue
 		}
-		family := corev1.IPFamily(played.Shape.Families[0])
-		if len(played.Shape.Families) > 1 {
+		family := corev1.IPFamily(cellScenario.Shape.Families[0])
+		if len(cellScenario.Shape.Families) > 1 {
 			a.remark("the engines of two families share a node; the simulator runs only that for %s", family)
 		}
-		traces, err := tracesOf(played)
-		if err != nil {
-			a.remark("each change counts as a change of a separate Service: %v", err)
+		traces := map[int][]played{}
+		tracesOfRep := func(rep int) []played {
+			if l.Info.Format < raw.FormatOwnChanges {
+				rep = 1
+			}
+			if _, made := traces[rep]; !made {
+				var err error
+				if traces[rep], err = tracesOf(cellScenario, rep); err != nil {
+					a.remark("each change counts as a change of a separate Service: %v", err)
+				}
+			}
+			return traces[rep]
 		}
 		for _, one := range c.Series {
 			samples := one.Cells[cell.ID()]
 			if samples == nil {
 				continue
 			}
-			t := trial{options: o, scenario: played, run: l.Info, own: ways[one.Subject], agreement: a}
+			t := trial{options: o, scenario: cellScenario, run: l.Info, own: ways[one.Subject], agreement: a}
+			var err error
 			if t.about, err = subject.Parse(one.Subject); err != nil {
 				t.about = subject.Spec{Name: one.Subject, Proxier: subject.Exec}
 			}
-			t.streams = streamsOf(samples, traces, family, t.remark)
+			t.streams = streamsOf(samples, tracesOfRep, family, t.remark)
 			if len(t.streams) == 0 {
 				continue
 			}
@@ -200,7 +210,7 @@ func scenarioOf(cells []scenarios.Cell, cell records.Cell) *scenarios.Scenario {
 }
 
 // streamsOf returns the streams of the repetitions that were not stopped.
-func streamsOf(samples *records.Samples, traces []played, family corev1.IPFamily, remark func(string, ...any)) []*stream {
+func streamsOf(samples *records.Samples, traces func(rep int) []played, family corev1.IPFamily, remark func(string, ...any)) []*stream {
 	reps := map[int][]raw.Record{}
 	for _, r := range samples.Records {
 		reps[r.Rep] = append(reps[r.Rep], *r.Record)
@@ -219,14 +229,15 @@ func streamsOf(samples *records.Samples, traces []played, family corev1.IPFamily
 			remark("repetition %d was stopped and is left out", rep)
 			continue
 		}
-		s := streamOf(reps[rep], traces, family)
+		changes := traces(rep)
+		s := streamOf(reps[rep], changes, family)
 		if len(s.seen) == 0 {
 			continue
 		}
 		if failed > 0 {
 			remark("%d syncs failed in repetition %d; no sync fails in the simulator", failed, rep)
 		}
-		if s.strange > 0 && len(traces) > 0 {
+		if s.strange > 0 && len(changes) > 0 {
 			remark("%d changes of repetition %d are not in the scenario", s.strange, rep)
 		}
 		out = append(out, s)

@@ -47,7 +47,7 @@ func completionToStart(arrivals []time.Duration, idle time.Duration, interval ti
 // changes are those of the scenario. In each group of ten, the last change has no effect on packets.
 func syntheticCell(t *testing.T, cell scenarios.Cell, rep int, put func(raw.Record)) (syncs int) {
 	t.Helper()
-	traces, err := tracesOf(&cell.Scenario)
+	traces, err := tracesOf(&cell.Scenario, rep)
 	if err != nil {
 		t.Fatal(err)
 	}

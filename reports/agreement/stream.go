@@ -60,13 +60,14 @@ type played struct {
 	changes sim.Trace
 }
 
-// tracesOf makes the changes of a cell's steps again, from the scenario's seed. It fails for steps whose changes
-// depend on more than the scenario.
-func tracesOf(s *scenarios.Scenario) ([]played, error) {
+// tracesOf makes the changes of a cell's steps in one repetition again, from the scenario's seed. It fails for steps
+// whose changes depend on more than that.
+func tracesOf(s *scenarios.Scenario, rep int) ([]played, error) {
 	world, err := world.NewWorld(s.Shape, s.Seed)
 	if err != nil {
 		return nil, err
 	}
+	world.Repetition(rep)
 	var out []played
 	for i := range s.Steps {
 		step := &s.Steps[i]

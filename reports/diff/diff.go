@@ -31,6 +31,10 @@ type Diff struct {
 	Tests      int     `json:"tests"`
 	Correction string  `json:"correction"`
 	Level      float64 `json:"level"`
+	// Least is the smallest increase, as a share, that means anything where no scatter of runs is known. Scattered is the
+	// number of figures for which it is.
+	Least     float64 `json:"least_difference"`
+	Scattered int     `json:"scattered,omitempty"`
 	// RepetitionsNeeded of each run would suffice for a verdict on any figure that had too few; 0: none had too few.
 	RepetitionsNeeded int `json:"repetitions_needed,omitempty"`
 }
@@ -49,11 +53,13 @@ type Delta struct {
 	RepetitionsAfter  int `json:"repetitions_after"`
 	// Ratio is After divided by Before, as shown; nil if there is nothing to divide by.
 	Ratio *float64 `json:"ratio,omitempty"`
-	// Low and High bound the ratio with 95 % confidence, by ranks of the repetitions; nil with fewer than 4 of each.
-	// They are not corrected for the other figures.
+	// Low and High bound the ratio with 95 % confidence, by ranks of the repetitions and the Scatter of runs; nil with
+	// fewer than 4 repetitions of each. They are not corrected for the other figures.
 	Low  *float64 `json:"ratio_ci_low,omitempty"`
 	High *float64 `json:"ratio_ci_high,omitempty"`
-	// P is from a two-sided Mann-Whitney U test on the repetitions. Adjusted is corrected for all Tests. Both are nil
+	// Scatter of runs in this figure, from a history; nil: estimate.UsualScatter.
+	Scatter *estimate.Scatter `json:"scatter,omitempty"`
+	// P is from a two-sided Mann-Whitney U test on the repetitions, or what the scatter of runs allows if that is more. Adjusted is corrected for all Tests. Both are nil
 	// if the figure was compared exactly, or not at all.
 	P        *float64 `json:"p,omitempty"`
 	Adjusted *float64 `json:"p_adjusted,omitempty"`
@@ -67,6 +73,7 @@ type Delta struct {
 	of       Figure
 	va, vb   []float64 // by repetition
 	beyondP  *float64
+	ratio    *estimate.Ratio
 	endlessA bool // stopped in every repetition of the run before, while this figure was measured; endlessB: after
 	endlessB bool
 }
@@ -96,12 +103,14 @@ type Absent struct {
 // DefaultThreshold is the share by which a figure may grow without other settings.
 const DefaultThreshold = 0.10
 
-// Options are thresholds: the shares by which figures may grow. A figure's own threshold comes first, from the
+// Options are thresholds, and what is known of earlier runs. Thresholds are the shares by which figures may grow. A figure's own threshold comes first, from the
 // options or else from the scenario of the run after. Then follow the thresholds for all figures, in the same order,
 // and DefaultThreshold. A negative share means no limit.
 type Options struct {
 	All     *float64
 	Figures map[string]float64
+	// Scatter returns that of runs in a figure, on the machine of the run after; nil: not known. It may be nil.
+	Scatter func(Delta) *estimate.Scatter
 }
 
 // ErrNothingInCommon: the runs have no subject in the same cell.
@@ -245,10 +254,20 @@ func zero(f *estimate.Estimate) bool {
 	return f == nil || !slices.ContainsFunc(f.Values(), func(v float64) bool { return v != 0 })
 }
 
-// apply sets the threshold of each row.
+// Usual is the scatter of runs where none is known.
+func (d *Diff) Usual() float64 { return estimate.UsualScatter.Share }
+
+// apply sets the threshold of each row, and the scatter of runs.
 func (o Options) apply(d *Diff, scenario map[string]float64) {
 	for i := range d.Rows {
-		d.Rows[i].Threshold = o.Threshold(scenario, d.Rows[i].Figure, DefaultThreshold)
+		r := &d.Rows[i]
+		r.Threshold = o.Threshold(scenario, r.Figure, DefaultThreshold)
+		if o.Scatter == nil {
+			continue
+		}
+		if r.Scatter = o.Scatter(*r); r.Scatter != nil {
+			d.Scattered++
+		}
 	}
 }
 

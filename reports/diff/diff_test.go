@@ -140,6 +140,36 @@ func TestDiffNoise(t *testing.T) {
 	}
 }
 
+// TestRunsDiffer: two runs of the same program differ by more than their repetitions show, in each figure by some 2 %.
+// Without a share for that, most pairs would show a difference.
+func TestRunsDiffer(t *testing.T) {
+	const pairs, figures, repetitions, between, within = 500, 15, 8, 0.02, 0.03
+	wrong, by := 0, 0
+	random := rand.New(rand.NewPCG(3, 4))
+	for range pairs {
+		d, ranks := &Diff{}, []float64{}
+		for range figures {
+			r := noisyRow(random, repetitions, repetitions, within, math.Exp(math.Sqrt2*between*random.NormFloat64()))
+			d.Rows, ranks = append(d.Rows, r), append(ranks, estimate.RankP(r.va, r.vb))
+		}
+		d.judge()
+		if slices.ContainsFunc(d.Rows, func(r Delta) bool { return r.Verdict == Slower || r.Verdict == Faster }) {
+			wrong++
+		}
+		if slices.Min(estimate.Adjust(ranks)) <= estimate.Level {
+			by++
+		}
+	}
+	if share := float64(by) / pairs; share < 0.5 {
+		t.Errorf("by the repetitions alone, %.0f %% of the pairs differ: the runs scatter too little for this test", 100*share)
+	}
+	if share := float64(wrong) / pairs; share > 0.05 {
+		t.Errorf("%.1f %% of the pairs of equal runs differ", 100*share)
+	} else {
+		t.Logf("%.1f %% of the pairs differ; by the repetitions alone, %.1f %%", 100*share, 100*float64(by)/pairs)
+	}
+}
+
 // noisyDiff has rows of log-normal noise. The first row is slower after by the given factor.
 func noisyDiff(random *rand.Rand, rows, before, after int, noise, slower float64) *Diff {
 	d := &Diff{}

@@ -16,6 +16,10 @@ var (
 	diffCounts = template.Must(template.New("counts").Funcs(doc.SentenceFuncs).Parse(
 		`{{plural .Figures "figure"}}: {{join .Verdicts}}{{with .Beyond}}; {{.}} beyond thresholds{{end}}.`))
 
+	// diffLeast is of a Diff.
+	diffLeast = template.Must(template.New("least").Funcs(doc.SentenceFuncs).Parse(`Two runs, not measured in turn: differences below {{percent .Least}} mean nothing. ` +
+		`To see smaller ones, measure both programs in turn in one run, as two subjects.`))
+
 	// diffTooFew is of the number of repetitions that would suffice.
 	diffTooFew = template.Must(template.New("too few").Funcs(doc.SentenceFuncs).Parse(`Too few repetitions: with so many figures, a verdict on one of them ` +
 		`needs {{.}} repetitions of each run (--reps {{.}}).`))
@@ -27,8 +31,10 @@ var (
 	// diffMethod explains the verdicts of a Diff.
 	diffMethod = template.Must(template.New("method").Funcs(doc.SentenceFuncs).Parse(
 		`Medians of the repetitions' medians (or 99th percentiles); n: repetitions with a value, before and after, the unit of tests and intervals. ` +
-			`Ratio: after over before, with its 95 % interval by ranks (Hodges-Lehmann; from 4 repetitions on). p: Mann-Whitney U, two-sided, ` +
-			`adjusted for {{plural .Tests "test"}} ({{.Correction}}); at most {{.Level}} is a difference. ` +
+			`Ratio: after over before, with its 95 % interval by ranks (Hodges-Lehmann; from 4 repetitions on), ` +
+			`widened by the scatter of runs{{with .Scattered}} (that of the history for {{plural . "figure"}}, else {{percent $.Usual}}){{else}} ({{percent .Usual}}; ` +
+			`--history takes that of earlier runs){{end}}. p: Mann-Whitney U, two-sided, ` +
+			`or what the scatter of runs explains if that is more; adjusted for {{plural .Tests "test"}} ({{.Correction}}); at most {{.Level}} is a difference. ` +
 			`A row is beyond its threshold if the same test shows that it exceeds it. Counts that never vary within a run are compared exactly. ` +
 			`“No difference shown” is not “same”: noise may hide a difference as large as the threshold. ` +
 			`A slower machine during one of the runs looks like a difference, too.`))

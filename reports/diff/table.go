@@ -195,6 +195,9 @@ func (d *Diff) Verdict() []doc.Line {
 		level = doc.Info
 	}
 	out = append(out, doc.Line{Level: level, Text: doc.Sentence(diffCounts, total)})
+	if d.Tests > 0 && d.Scattered < len(d.Rows) {
+		out = append(out, doc.Line{Level: doc.Info, Text: doc.Sentence(diffLeast, d)})
+	}
 	if d.RepetitionsNeeded > 0 {
 		out = append(out, doc.Line{Level: doc.Care, Text: doc.Sentence(diffTooFew, d.RepetitionsNeeded)})
 	}

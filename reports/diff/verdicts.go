@@ -23,7 +23,7 @@ func (d *Diff) judge() {
 			tested = append(tested, r)
 		}
 	}
-	d.Tests = len(tested)
+	d.Tests, d.Least = len(tested), estimate.UsualScatter.Least(len(tested))
 	var p, beyond []float64
 	for _, r := range tested {
 		r.test()
@@ -50,10 +50,25 @@ func (d *Diff) judge() {
 // divide sets the ratio and, with enough repetitions, its interval. Two runs are never paired.
 func (r *Delta) divide() {
 	ratio, ok := estimate.Compare(r.Before, r.After, estimate.Unpaired)
-	if ok {
-		r.Ratio, r.Low, r.High, r.P = &ratio.Value, ratio.Low, ratio.High, ratio.P
+	if !ok {
+		return
 	}
+	if !r.steady() {
+		r.scatter().Widen(&ratio)
+	}
+	r.Ratio, r.Low, r.High, r.P, r.ratio = &ratio.Value, ratio.Low, ratio.High, ratio.P, &ratio
 }
+
+// scatter is that of runs in this figure.
+func (r *Delta) scatter() estimate.Scatter {
+	if r.Scatter != nil {
+		return *r.Scatter
+	}
+	return estimate.UsualScatter
+}
+
+// steady reports whether runs have no scatter besides that of their repetitions: they count what the code decides.
+func (r *Delta) steady() bool { return r.of.Counted && constant(r.va) && constant(r.vb) }
 
 // beyondStatistics judges rows that need no test: counts that are equal in all repetitions, events that must never
 // happen, and subjects that always finish in one run and never in the other.
@@ -64,7 +79,7 @@ func (r *Delta) beyondStatistics() bool {
 		r.Verdict, r.Beyond = Slower, r.Threshold != nil
 	case r.of.Never && zero(a) && zero(b):
 		r.Verdict = Same
-	case r.of.Counted && constant(r.va) && constant(r.vb):
+	case r.steady():
 		r.Verdict = Same
 		if b.Value > a.Value {
 			r.Verdict, r.Beyond = Slower, r.Threshold != nil && b.Value > a.Value*(1+*r.Threshold)
@@ -97,8 +112,15 @@ func (r *Delta) test() {
 		p := estimate.RankP(r.va, r.vb)
 		r.P = &p
 	}
+	if r.ratio != nil && r.ratio.Low != nil { // the repetitions may be of one mind where two runs are not
+		p := max(*r.P, r.scatter().P(*r.ratio, 1))
+		r.P = &p
+	}
 	if r.Threshold != nil {
 		p := estimate.BeyondP(r.va, r.vb, *r.Threshold)
+		if r.ratio != nil && r.ratio.Low != nil {
+			p = max(p, r.scatter().P(*r.ratio, 1+*r.Threshold))
+		}
 		r.beyondP = &p
 	}
 }

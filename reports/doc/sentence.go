@@ -1,6 +1,7 @@
 package doc
 
 import (
+	"fmt"
 	"strings"
 	"text/template"
 )
@@ -9,6 +10,7 @@ import (
 var SentenceFuncs = template.FuncMap{
 	"seconds": func(v float64) string { return Format(v, "s") },
 	"limit":   func(v float64) string { return TrimTick(Format(v, "s")) }, // "1 s", not "1.00 s"
+	"percent": func(share float64) string { return fmt.Sprintf("%.2g %%", 100*share) },
 	"number":  func(n int) string { return Grouped(int64(n)) },
 	"plural":  Plural,
 	"join":    JoinWords,

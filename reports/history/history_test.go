@@ -16,6 +16,7 @@ import (
 	"synclab/bench/raw"
 	"synclab/reports"
 	"synclab/reports/comparison"
+	"synclab/reports/diff"
 	"synclab/reports/estimate"
 	"synclab/reports/records"
 	"synclab/reports/synthetic"
@@ -43,6 +44,25 @@ func simulated(random *rand.Rand, runs, slowRuns int, slower float64) []Entry {
 		out = append(out, e)
 	}
 	return out
+}
+
+// TestScatter: a history of enough runs shows how much they differ, besides their repetitions.
+func TestScatter(t *testing.T) {
+	h := Of(simulated(rand.New(rand.NewPCG(5, 6)), 24, 0, 1), Options{})
+	var shares []float64
+	for _, trend := range h.Trends {
+		s := h.Scatter(trend.Machine)(diff.Delta{Subject: trend.Subject, Cell: trend.Cell, Figure: trend.Figure, Detail: trend.Detail})
+		if s == nil || s.Runs < leastScatter {
+			t.Fatalf("%+v: %+v", trend.Cell, s)
+		}
+		shares = append(shares, s.Share)
+	}
+	if median := estimate.Median(shares); median < 0.014 || median > 0.026 {
+		t.Errorf("scatter of runs %v, want 0.02", median)
+	}
+	if few := Of(simulated(rand.New(rand.NewPCG(5, 6)), leastScatter-1, 0, 1), Options{}); few.Scatter(few.Trends[0].Machine)(diff.Delta{Subject: few.Trends[0].Subject, Cell: few.Trends[0].Cell, Figure: few.Trends[0].Figure}) != nil {
+		t.Error("a scatter of too few runs")
+	}
 }
 
 // TestRates: histories without a change rarely show one, and a regression of 15 % is nearly always found.

@@ -19,7 +19,7 @@ import (
 )
 
 // World is the state of the simulated cluster, which steps change. It is not safe for concurrent use. Its changes
-// depend only on its shape or first objects, its seed and the steps before.
+// depend only on its shape or first objects, its seed, the repetition and the steps before.
 //
 // An error, for example when an address range or the node ports are used up, leaves a World in the middle of a step.
 // It must not be used any more.
@@ -77,6 +77,18 @@ func NewWorld(shape scenarios.Shape, seed uint64) (*World, error) {
 	return w, nil
 }
 
+// Repetition makes later steps those of a repetition, from 1: the same kinds of changes, at other times to other objects.
+// Without it they are those of the first one. It returns w.
+func (w *World) Repetition(n int) *World {
+	w.random = stepsOf(w.seed, n)
+	return w
+}
+
+// stepsOf returns the random numbers for the steps of a repetition.
+func stepsOf(seed uint64, repetition int) *rand.Rand {
+	return rand.New(rand.NewPCG(seed, 0x776f726c64+uint64(repetition-1)<<40))
+}
+
 func emptyWorld(shape scenarios.Shape, seed uint64) (*World, error) {
 	if err := checkShape(shape); err != nil {
 		return nil, err
@@ -88,7 +100,7 @@ func emptyWorld(shape scenarios.Shape, seed uint64) (*World, error) {
 	w := &World{
 		shape:           shape,
 		seed:            seed,
-		random:          rand.New(rand.NewPCG(seed, 0x776f726c64)),
+		random:          stepsOf(seed, 1),
 		families:        shapeFamilies(shape),
 		counts:          counts,
 		clusterIPs:      map[corev1.IPFamily]*addressRange{},

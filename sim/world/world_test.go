@@ -72,6 +72,37 @@ func TestTracesAreDeterministic(t *testing.T) {
 	}
 }
 
+// Each repetition has other changes of the same cluster. Those of the first one are the default.
+func TestRepetitionsDiffer(t *testing.T) {
+	cluster := func(rep int) *World {
+		w, err := NewWorld(mixed(40, "IPv4"), 9)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Repetition(rep).Create(scenarios.Create{}); err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	first, second := cluster(1), cluster(2)
+	if diff := cmp.Diff(first.Objects(), second.Objects()); diff != "" {
+		t.Errorf("another cluster; -first +second:\n%s", diff)
+	}
+	one, two := allSteps(t, first), allSteps(t, second)
+	same := func(a, b []sim.Trace) bool { return bytes.Equal(asJSON(t, a), asJSON(t, b)) }
+	if !same(one, allSteps(t, created(t, mixed(40, "IPv4"), 9))) || !same(two, allSteps(t, cluster(2))) {
+		t.Error("the same repetition has other changes")
+	}
+	for i := range one {
+		if (len(one[i]) > 0) != (len(two[i]) > 0) {
+			t.Errorf("step %d: %d and %d changes", i, len(one[i]), len(two[i]))
+		}
+	}
+	if same(one, two) {
+		t.Error("another repetition has the same changes")
+	}
+}
+
 // TestTracesLeadWhereTheWorldIs replays traces on the objects before them. Nothing may be missing from a trace, every
 // intermediate state must be valid, and objects that were handed out must not change.
 func TestTracesLeadWhereTheWorldIs(t *testing.T) {
