@@ -2,10 +2,12 @@ package reports
 
 import (
 	"math"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"synclab/bench/raw"
 	"synclab/reports/comparison"
 	"synclab/reports/estimate"
 	"synclab/reports/sections"
@@ -57,6 +59,49 @@ func TestTargets(t *testing.T) {
 			}
 			if !strings.Contains(text, part) {
 				t.Errorf("%s lacks %q", name, part)
+			}
+		}
+	}
+}
+
+// A target is about the machine's own kernel, whatever the names of other kernels are.
+func TestTargetsOfKernels(t *testing.T) {
+	y := synthetic.FiveSizes()
+	y.Sizes = []int{500, 2000}
+	y.Targets = []scenarios.Target{
+		{Figure: "full_sync", Services: 2000, Subject: synthetic.Legacy.Name, AtMost: time.Hour},
+		{Figure: "full_sync", Services: 2000, Subject: synthetic.Legacy.Name, From: 500, Exponent: 1.5},
+		{Figure: "full_sync", Services: 2000, Subject: synthetic.Legacy.Name, Beside: synthetic.ProxyLegacy.Name, Times: 1.5},
+	}
+	for name, kernels := range map[string][]string{"both": {"6.12", raw.HostKernel}, "a guest": {"6.12"}} {
+		whole, dir := filepath.Join(t.TempDir(), "whole"), filepath.Join(t.TempDir(), "run")
+		y.Write(t, whole)
+		run, records, err := raw.ReadRun(whole)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []raw.Record
+		for _, kernel := range kernels {
+			for _, r := range records {
+				r.Params = map[string]string{raw.KernelField: kernel}
+				if kernel != raw.HostKernel && r.Unit == "s" {
+					r.Value *= float64(1000 * r.Services) // a slow machine, where all grows faster
+				}
+				all = append(all, r)
+			}
+		}
+		writeRecords(t, dir, run, all)
+		s, err := Build([]string{dir}, dir, Options{NoPNG: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []string{sections.VerdictMet, sections.VerdictMet, sections.VerdictMet}
+		if len(kernels) == 1 {
+			want = []string{sections.VerdictNotMeasured, sections.VerdictMissed, sections.VerdictMet}
+		}
+		for i, r := range s.Targets {
+			if r.Verdict != want[i] {
+				t.Errorf("%s: target %d (%s): %s, want %s; reached %s", name, i, r.Wanted(), r.Verdict, want[i], r.ReachedText(true))
 			}
 		}
 	}

@@ -80,7 +80,7 @@ func TestFirstPacketTarget(t *testing.T) {
 	}
 	s := buildOf(t, y, t.TempDir(), Options{NoPNG: true})
 	last := s.PacketsOf(s.PacketCells("sendto")[0], "sendto")
-	f := s.FigureOf("traversal", 5000, "kube-proxy/iptables-legacy", "first_packet")
+	f := s.FigureOf("traversal", 5000, "kube-proxy/iptables-legacy", "first_packet", true)
 	if f == nil || f.Value != last[0].Spot("last").Median || f.N != 120 {
 		t.Errorf("figure %+v, want %v", f, last[0].Spot("last").Median)
 	}

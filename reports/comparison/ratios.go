@@ -33,16 +33,20 @@ type Comparison struct {
 	Paired bool   `json:"paired"`
 	Pairs  int    `json:"pairs"` // of repetitions
 	// P belongs to the interval: from a sign test if Paired, else from a two-sided Mann-Whitney U test. Adjusted is
-	// corrected for all ratios of the cell.
+	// corrected for all ratios of the cell that are of Primary figures, or for all others.
 	P        *float64 `json:"p,omitempty"`
 	Adjusted *float64 `json:"p_adjusted,omitempty"`
 	NA       int      `json:"n_a"` // repetitions
 	NB       int      `json:"n_b"`
-	// Differs: the interval, or the bound, excludes 1. Observed: there is no interval, and so no verdict.
-	Differs  bool   `json:"differs"`
-	Observed bool   `json:"observed,omitempty"`
-	Words    string `json:"words"` // "2.3× faster", "observed 2.3× faster", "no difference shown"
-	Warning  string `json:"warning,omitempty"`
+	// Differs: the interval, or the bound, excludes 1, for a Primary figure also after the correction. Observed: there is no
+	// interval, or it does not suffice for so many ratios, and so no verdict. Exploratory: the figure is not Primary.
+	Differs     bool   `json:"differs"`
+	Observed    bool   `json:"observed,omitempty"`
+	Exploratory bool   `json:"exploratory,omitempty"`
+	Words       string `json:"words"` // "2.3× faster", "observed 2.3× faster", "no difference shown"
+	Warning     string `json:"warning,omitempty"`
+
+	counted bool // both sides have the same count in all repetitions
 }
 
 // Compare divides b by the baseline a. ok is false if there is nothing to divide.
@@ -56,9 +60,10 @@ func Compare(a, b *estimate.Estimate) (c Comparison, ok bool) {
 	}
 	c = Comparison{Metric: a.Name, Ratio: r.Value, Low: r.Low, High: r.High, RangeLow: r.RangeLow, RangeHigh: r.RangeHigh, Bound: r.Bound,
 		Paired: r.Design == estimate.Paired, Pairs: r.Pairs, P: r.P, NA: r.NA, NB: r.NB, Differs: r.Differs()}
-	counted := a.Unit == "count" && a.Constant() && b.Constant()
+	c.counted = a.Unit == "count" && a.Constant() && b.Constant()
+	c.Exploratory = !slices.Contains(Primary, FigureName(a.Name))
 	switch {
-	case counted && r.Bound == "":
+	case c.counted && r.Bound == "":
 		c.Differs = a.Value != b.Value
 	case r.Bound != "" || r.Low != nil:
 	case a.Stopped || b.Stopped:
@@ -247,17 +252,28 @@ func OfCells(c *records.Collection) []CellComparison {
 	return out
 }
 
-// adjust corrects the p-values for their number.
+// Primary are the figures that verdicts are about, the most important first. Few are chosen beforehand, since of many ratios
+// of equal subjects some would differ by chance. The others are exploratory: they say where to look.
+var Primary = []string{FigureReaction, FigureNPL99, FigureCold, FigureFirstPacket, FigureFirstSYN, FigureCPU, FigureTotalRSS}
+
+// adjust corrects the p-values for their number, and the words of Primary figures by them.
 func (c *CellComparison) adjust() {
-	var p []float64
-	var of []*Comparison
-	for i := range c.Ratios {
-		if r := &c.Ratios[i]; r.P != nil {
-			p, of = append(p, *r.P), append(of, r)
+	for _, exploratory := range []bool{false, true} {
+		var p []float64
+		var of []*Comparison
+		for i := range c.Ratios {
+			if r := &c.Ratios[i]; r.P != nil && r.Exploratory == exploratory {
+				p, of = append(p, *r.P), append(of, r)
+			}
 		}
-	}
-	for i, adjusted := range estimate.Adjust(p) {
-		of[i].Adjusted = &adjusted
+		for i, adjusted := range estimate.Adjust(p) {
+			of[i].Adjusted = &adjusted
+			if r := of[i]; !exploratory && r.Differs && r.Bound == "" && !r.counted && adjusted > estimate.Level {
+				r.Differs, r.Observed = false, true
+				r.Warning = fmt.Sprintf("the interval excludes 1, but of %d ratios one may do so by chance", len(p))
+				r.Words = r.words(FigureTextOf(r.Metric))
+			}
+		}
 	}
 }
 

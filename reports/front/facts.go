@@ -280,9 +280,6 @@ func growth(s *sections.Summary) []verdict.Growth {
 	return out
 }
 
-// headlines are the figures of rankings and pairs, the most important first.
-var headlines = []string{comparison.FigureReaction, comparison.FigureNPL99, comparison.FigureCold, comparison.FigureFirstPacket, comparison.FigureFirstSYN, comparison.FigureTotalRSS}
-
 // methodTexts are the packets of a run about packets, in the order of its verdict.
 var methodTexts = []struct{ method, text string }{{"handshake", "TCP handshake"}, {"echo", "UDP echo"}, {"sendto", "First packet"}, {raw.MethodConnect, "First packet (TCP)"}}
 
@@ -359,11 +356,11 @@ func placeOf(c *comparison.CellComparison) string {
 // bestTexts are the figures whose names alone do not tell them apart.
 var bestTexts = map[string]string{comparison.FigureReaction: "reaction to a single change", comparison.FigureNPL99: "latency p99 under churn"}
 
-// best finds, for each of the headlines, the subject that is better than the next one. That takes an interval: with few
+// best finds, for each of the primary figures, the subject that is better than the next one. That takes an interval: with few
 // repetitions, none is named.
 func best(c *comparison.CellComparison) verdict.Best {
 	out := verdict.Best{Size: placeOf(c)}
-	for _, name := range headlines {
+	for _, name := range comparison.Primary {
 		sides := sidesBy(c, name)
 		if sides == nil {
 			continue
@@ -381,9 +378,9 @@ func best(c *comparison.CellComparison) verdict.Best {
 	return out
 }
 
-// ranking orders the subjects by the first of the headlines that several have.
+// ranking orders the subjects by the first of the primary figures that several have.
 func ranking(c *comparison.CellComparison) verdict.Ranking {
-	for _, name := range headlines {
+	for _, name := range comparison.Primary {
 		sides := sidesBy(c, name)
 		if sides == nil {
 			continue
@@ -404,7 +401,7 @@ func pairs(c *comparison.CellComparison) []verdict.Pair {
 		baseline := c.Nearest(side)
 		p := verdict.Pair{Series: side.Series, Baseline: baseline}
 		var observed []int // differences without intervals
-		for _, name := range headlines {
+		for _, name := range comparison.Primary {
 			if comparison.OfPackets(name) && c.Cell.InGuest() {
 				continue
 			}

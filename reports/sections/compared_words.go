@@ -247,6 +247,8 @@ const (
 		"the other is one observation. The interval is that of the median observation by order statistics, widened to contain the ratio itself. " +
 		"Subjects of two runs are never paired: their interval is by ranks of all ratios between them (Hodges-Lehmann), from 4 repetitions of each. " +
 		"p belongs to the interval: it is from a sign test (paired), or from a Mann-Whitney U test. “No difference shown” is not “equal”: more repetitions " +
-		"may show a difference. No interval is corrected for the number of ratios: of 20 ratios of equal subjects, about one interval excludes 1. " +
-		"p_adjusted in summary.json corrects for all ratios of a cell (Benjamini-Hochberg)."
+		"may show a difference. Intervals are not corrected for the number of ratios: of 20 ratios of equal subjects, about one interval excludes 1. " +
+		"So verdicts are about a few figures that were chosen beforehand (reaction, latency p99, cold start, first packet, CPU per change, peak memory), and by " +
+		"their p-values corrected for their number (Benjamini-Hochberg; p_adjusted in summary.json). A ratio that these do not support is “observed”. " +
+		"All other ratios are exploratory: they say where to look."
 )

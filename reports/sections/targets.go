@@ -3,10 +3,12 @@ package sections
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"strconv"
 	"strings"
 
+	"synclab/bench/raw"
 	"synclab/reports/comparison"
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
@@ -80,7 +82,8 @@ func targetResults(c *records.Collection, s *Summary) []TargetResult {
 
 // judgeFigure judges a ratio or a duration.
 func (r *TargetResult) judgeFigure(s *Summary) {
-	own, other := s.FigureOf(r.Scenario, r.Services, r.Subject, r.Figure), s.FigureOf(r.Scenario, r.Services, r.Beside, r.Figure)
+	times := r.AtMost > 0 && r.Unit == "s"
+	own, other := s.FigureOf(r.Scenario, r.Services, r.Subject, r.Figure, times), s.FigureOf(r.Scenario, r.Services, r.Beside, r.Figure, times)
 	if own != nil {
 		r.Own, r.OwnRepetitions = &own.Value, own.Repetitions()
 	}
@@ -138,8 +141,10 @@ func (r *TargetResult) judgeExponent(c *records.Collection) {
 		if one.Subject != r.Subject {
 			continue
 		}
-		for _, cell := range c.Cells {
-			if cell.Scenario == r.Scenario && cell.Services >= r.From && cell.Services <= r.Services {
+		cells := judgedCells(c, r.Scenario, false)
+		for _, cell := range cells {
+			// Growth is that of one setting.
+			if maps.Equal(cell.Params, cells[0].Params) && cell.Services >= r.From && cell.Services <= r.Services {
 				if values := figureValues(one.Cells[cell.ID()], r.Figure); len(values) > 0 {
 					x := float64(cell.Services)
 					points, from, to = append(points, estimate.Point{X: x, Y: values}), min(from, x), max(to, x)
@@ -182,10 +187,28 @@ func verdictIf(met bool) string {
 	return VerdictMissed
 }
 
-// FigureOf returns a subject's figure at a size; nil if not measured.
-func (s *Summary) FigureOf(scenario string, services int, subject, name string) *estimate.Estimate {
-	for _, cell := range s.Collected.Cells {
-		if cell.Scenario != scenario || cell.Services != services {
+// judgedCells are the cells of a scenario that its targets are about: those on the machine's own kernel, without profiles. A
+// kernel in user mode has other times. Where a run has only such cells, ratios of two subjects are judged, and no times.
+func judgedCells(c *records.Collection, scenario string, times bool) []records.Cell {
+	of := func(wanted func(records.Cell) bool) (cells []records.Cell) {
+		for _, cell := range c.Cells {
+			if cell.Scenario == scenario && cell.Params[raw.ProfileField] != raw.ProfileOn && wanted(cell) {
+				cells = append(cells, cell)
+			}
+		}
+		return cells
+	}
+	own := of(func(cell records.Cell) bool { return !cell.InGuest() })
+	if len(own) > 0 || times {
+		return own
+	}
+	return of(func(records.Cell) bool { return true })
+}
+
+// FigureOf returns a subject's figure at a size; nil if not measured. times: its own value is judged, not only a ratio.
+func (s *Summary) FigureOf(scenario string, services int, subject, name string, times bool) *estimate.Estimate {
+	for _, cell := range judgedCells(s.Collected, scenario, times) {
+		if cell.Services != services {
 			continue
 		}
 		for _, side := range comparison.SidesOf(s.Collected, cell) {
