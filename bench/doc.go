@@ -11,6 +11,6 @@
 //  5. The worker sends each measured value to the parent, which appends it to the run's folder: one record a line,
 //     nothing averaged (bench/raw).
 //
-// A run's folder has run.json (raw.Run), records.jsonl (one raw.Record a line) and bench.txt (the same samples in the Go
+// A run's folder has run.json (raw.Run), records.jsonl (one raw.Record a line) and bench.txt (the medians of repetitions in the Go
 // benchmark format). Package reports derives all other files.
 package bench

@@ -11,7 +11,7 @@
 //  5. doc writes the sections: as a page, for a terminal, as Markdown.
 //
 // Build, here, writes all files from one Summary, so that they cannot disagree: summary.json, summary.md, index.html and
-// the plots; and bench.txt, the raw syncs for benchstat. A new section is one function in package sections and one line
+// the plots; and bench.txt, the repetitions for benchstat. A new section is one function in package sections and one line
 // in its sections.go.
 //
 // Apart from that: diff compares two runs, history follows many, agreement compares the simulator with a run, capacity/page writes the answer

@@ -10,10 +10,11 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/montanaflynn/stats"
 	"golang.org/x/perf/benchfmt"
 )
 
-// ops are the metrics that become separate benchmarks: one line per record.
+// ops are the metrics that become separate benchmarks: one line per repetition.
 var ops = map[Metric]string{
 	Load:                      "Load",
 	FullSync:                  "FullSync",
@@ -38,8 +39,8 @@ var parts = map[Metric]string{
 	Changes:      "changes/op",
 }
 
-// WriteBench writes records in the Go benchmark format: one line per sample, never averaged, so that benchstat can judge
-// them. It omits failed syncs.
+// WriteBench writes records in the Go benchmark format, for benchstat: one line per repetition, since its values depend on
+// each other and are no independent samples. Each number is the median of the repetition's values. It omits failed syncs.
 func WriteBench(w io.Writer, run Run, records iter.Seq2[Record, error]) error {
 	out := benchfmt.NewWriter(w)
 	config := benchConfig(run)
@@ -71,16 +72,49 @@ func WriteBench(w io.Writer, run Run, records iter.Seq2[Record, error]) error {
 		}
 		s.add(record)
 	}
-	for _, s := range waiting {
-		if s.failed || s.name == "" {
-			continue
-		}
-		if err := out.Write(s.result(config)); err != nil {
+	for _, r := range byRepetition(waiting) {
+		r.Config = config
+		if err := out.Write(r); err != nil {
 			return fmt.Errorf("bench.txt: %w", err)
 		}
 	}
 	return nil
 }
+
+// byRepetition makes one result of the samples of each benchmark in each repetition, in the order of the first ones.
+func byRepetition(samples []*sample) (out []*benchfmt.Result) {
+	type line struct {
+		name string
+		rep  int
+	}
+	values := map[line]map[string][]float64{} // by unit
+	var lines []line
+	for _, s := range samples {
+		if s.failed || s.name == "" {
+			continue
+		}
+		at := line{s.name, s.rep}
+		if values[at] == nil {
+			values[at], lines = map[string][]float64{}, append(lines, at)
+		}
+		values[at][timeUnit] = append(values[at][timeUnit], s.seconds*1e9)
+		for unit, value := range s.parts {
+			values[at][unit] = append(values[at][unit], value)
+		}
+	}
+	for _, at := range lines {
+		r := &benchfmt.Result{Name: benchfmt.Name(at.name), Iters: len(values[at][timeUnit])}
+		units := slices.DeleteFunc(slices.Sorted(maps.Keys(values[at])), func(unit string) bool { return unit == timeUnit })
+		for _, unit := range append([]string{timeUnit}, units...) {
+			median, _ := stats.Median(values[at][unit]) // there are values
+			r.Values = append(r.Values, benchfmt.Value{Value: median, Unit: unit})
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+const timeUnit = "ns/op"
 
 // sampleKey identifies a sync.
 type sampleKey struct {
@@ -90,9 +124,10 @@ type sampleKey struct {
 	sync   int
 }
 
-// sample is one line of bench.txt.
+// sample is one sync, or another value.
 type sample struct {
 	name    string
+	rep     int
 	seconds float64
 	parts   map[string]float64 // by unit
 	failed  bool
@@ -106,6 +141,7 @@ func newSample(r Record) *sample {
 
 // add adds one record of the sync. The values of several restores or tables are summed.
 func (s *sample) add(r Record) {
+	s.rep = r.Rep
 	s.failed = s.failed || r.Error != "" || r.Metric == SyncFailed && r.Value != 0
 	if op, ok := ops[r.Metric]; ok {
 		s.name, s.seconds = op+"/"+cell(r), r.Value
@@ -121,14 +157,6 @@ func (s *sample) add(r Record) {
 	default:
 		s.parts[unit] += r.Value
 	}
-}
-
-func (s *sample) result(config []benchfmt.Config) *benchfmt.Result {
-	values := []benchfmt.Value{{Value: s.seconds * 1e9, Unit: "ns/op"}}
-	for _, unit := range slices.Sorted(maps.Keys(s.parts)) {
-		values = append(values, benchfmt.Value{Value: s.parts[unit], Unit: unit})
-	}
-	return &benchfmt.Result{Config: config, Name: benchfmt.Name(s.name), Iters: 1, Values: values}
 }
 
 // cell names the cell and target of a record, as parameters of a benchmark's name.

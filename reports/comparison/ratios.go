@@ -46,7 +46,8 @@ type Comparison struct {
 	Words       string `json:"words"` // "2.3× faster", "observed 2.3× faster", "no difference shown"
 	Warning     string `json:"warning,omitempty"`
 
-	counted bool // both sides have the same count in all repetitions
+	// Counted: each side has the same count in all of its repetitions.
+	Counted bool `json:"-"`
 }
 
 // Compare divides b by the baseline a. ok is false if there is nothing to divide.
@@ -60,10 +61,10 @@ func Compare(a, b *estimate.Estimate) (c Comparison, ok bool) {
 	}
 	c = Comparison{Metric: a.Name, Ratio: r.Value, Low: r.Low, High: r.High, RangeLow: r.RangeLow, RangeHigh: r.RangeHigh, Bound: r.Bound,
 		Paired: r.Design == estimate.Paired, Pairs: r.Pairs, P: r.P, NA: r.NA, NB: r.NB, Differs: r.Differs()}
-	c.counted = a.Unit == "count" && a.Constant() && b.Constant()
+	c.Counted = a.Unit == "count" && a.Constant() && b.Constant()
 	c.Exploratory = !slices.Contains(Primary, FigureName(a.Name))
 	switch {
-	case c.counted && r.Bound == "":
+	case c.Counted && r.Bound == "":
 		c.Differs = a.Value != b.Value
 	case r.Bound != "" || r.Low != nil:
 	case a.Stopped || b.Stopped:
@@ -268,7 +269,7 @@ func (c *CellComparison) adjust() {
 		}
 		for i, adjusted := range estimate.Adjust(p) {
 			of[i].Adjusted = &adjusted
-			if r := of[i]; !exploratory && r.Differs && r.Bound == "" && !r.counted && adjusted > estimate.Level {
+			if r := of[i]; !exploratory && r.Differs && r.Bound == "" && !r.Counted && adjusted > estimate.Level {
 				r.Differs, r.Observed = false, true
 				r.Warning = fmt.Sprintf("the interval excludes 1, but of %d ratios one may do so by chance", len(p))
 				r.Words = r.words(FigureTextOf(r.Metric))

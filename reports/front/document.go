@@ -16,7 +16,7 @@ func Document(s *sections.Summary) *doc.Document {
 	chart := chartOf(s)
 	d := &doc.Document{Kind: "synclab report", Title: s.Title, Subtitle: subtitle(s),
 		Footer: `Derived from run.json and records.jsonl by synclab; the same numbers in machine-readable form are in <a href="summary.json">summary.json</a>, ` +
-			`raw syncs for benchstat in <a href="bench.txt">bench.txt</a>.`}
+			`repetitions for benchstat in <a href="bench.txt">bench.txt</a>.`}
 	d.Sections = append(d.Sections, verdictSection(s), tileSection(s), chartSection(chart), heatSection(s))
 	rest := *s
 	rest.Plots = slices.DeleteFunc(slices.Clone(s.Plots), func(p doc.Plot) bool { return chart != nil && p.Name == chart.Name })
