@@ -186,6 +186,10 @@ func (f *planFlags) plan(cmd *cobra.Command, s streams) error {
 		return errors.Join(ctx.Err(), err)
 	}
 	answer.Command = commandLine(os.Args)
+	if f.cluster.uneven != "" {
+		answer.Words = append([]string{"This answer is for Services with equally many endpoints, and yours differ much: it is not measured for your cluster's shape, and may be " +
+			"too optimistic by several times, above all for synclab/nftables."}, answer.Words...)
+	}
 	if pace != "" {
 		answer.Remarks = append(answer.Remarks, pace)
 	}

@@ -19,6 +19,7 @@ import (
 
 // planCluster are the flags that describe the cluster of today: numbers, or their sources.
 type planCluster struct {
+	uneven     string // how the Services of the dump differ from those of the cost model; set by read
 	services   int
 	endpoints  float64
 	nodes      int
@@ -134,8 +135,8 @@ func (f *planCluster) read(ctx context.Context, cmd *cobra.Command, s streams) (
 		}
 		c.Services, c.Endpoints, c.Nodes = counted.Ports, counted.Endpoints, max(1, counted.Nodes)
 		notes = append(notes, fmt.Sprintf("from %s: %s", from, counted))
-		if uneven := counted.Uneven(); uneven != "" && !given("endpoints") {
-			notes = append(notes, uneven)
+		if f.uneven = counted.Uneven(); f.uneven != "" && !given("endpoints") {
+			notes = append(notes, f.uneven)
 		}
 	}
 	if len(f.earlier) > 0 {
