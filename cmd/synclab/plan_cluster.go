@@ -135,8 +135,9 @@ func (f *planCluster) read(ctx context.Context, cmd *cobra.Command, s streams) (
 		}
 		c.Services, c.Endpoints, c.Nodes = counted.Ports, counted.Endpoints, max(1, counted.Nodes)
 		notes = append(notes, fmt.Sprintf("from %s: %s", from, counted))
-		if f.uneven = counted.Uneven(); f.uneven != "" && !given("endpoints") {
-			notes = append(notes, f.uneven)
+		if uneven := counted.Uneven(); uneven != "" && !given("endpoints") {
+			f.uneven = uneven
+			notes = append(notes, uneven)
 		}
 	}
 	if len(f.earlier) > 0 {
