@@ -212,6 +212,14 @@ func (o *ExecuteOptions) fill() error {
 		if err := subject.Available(); err != nil {
 			return err
 		}
+		if strings.HasPrefix(subject.Version, "src:") && subject.Source == "" {
+			return fmt.Errorf("subject %s: name the folder of its checkout: kube-proxy@%s=DIR/…", subject.Name, subject.Version)
+		}
+		for _, other := range o.parsed {
+			if other.Version == subject.Version && other.Source != subject.Source {
+				return fmt.Errorf("subjects %s and %s are of two folders: checkouts need different names", other.Name, subject.Name)
+			}
+		}
 		if checks := slices.ContainsFunc(o.Scenario.Steps, func(s scenarios.Step) bool { return s.Check != nil && !check.AsksOnly(s.Check.Invariants) }); checks && !subject.RulesCarry() {
 			return fmt.Errorf("subject %s: step check evaluates rules of iptables or nftables, but rules alone do not carry this subject's packets: leave it out", subject.Name)
 		}

@@ -159,7 +159,7 @@ func (r *Host) ownCommand(configFile string, env []string) (string, []string, []
 func (r *Host) outsideConfig(kubeconfig string) *v1alpha1.KubeProxyConfiguration {
 	return subject.ForProcess(r.Config, subject.Process{
 		Mode: r.About.Mode(), Node: pass.NodeName(r.World.Objects()), Kubeconfig: kubeconfig,
-		Metrics: metricsAddress, Health: HealthAddress, Gate: r.About.Gate(r.Tools.KubeProxy[r.About.Version].Version),
+		Metrics: metricsAddress, Health: HealthAddress, Gate: r.About.Gate(r.Tools.KubeProxy[r.About.Version].Version), Gates: r.About.GateValues(),
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -53,6 +54,7 @@ type Process struct {
 	Mode, Node, Kubeconfig string // an empty mode: the configuration's
 	Metrics, Health        string // addresses
 	Gate                   string // a feature gate that the mode needs; empty: none
+	Gates                  map[string]bool
 }
 
 // setByLab are the fields that ForProcess sets whatever the configuration says.
@@ -65,12 +67,13 @@ func ForProcess(cfg *v1alpha1.KubeProxyConfiguration, p Process) *v1alpha1.KubeP
 	if p.Mode != "" {
 		cfg.Mode = v1alpha1.ProxyMode(p.Mode)
 	}
+	if cfg.FeatureGates == nil && (p.Gate != "" || len(p.Gates) > 0) {
+		cfg.FeatureGates = map[string]bool{}
+	}
 	if p.Gate != "" {
-		if cfg.FeatureGates == nil {
-			cfg.FeatureGates = map[string]bool{}
-		}
 		cfg.FeatureGates[p.Gate] = true
 	}
+	maps.Copy(cfg.FeatureGates, p.Gates)
 	cfg.HostnameOverride, cfg.ClientConnection.Kubeconfig = p.Node, p.Kubeconfig
 	cfg.MetricsBindAddress, cfg.HealthzBindAddress = p.Metrics, p.Health
 	// The size of the conntrack table belongs to the machine. A namespace cannot set it, and kube-proxy exits if it

@@ -16,6 +16,8 @@ type Settings struct {
 	Policy runner.Policy
 	// GOGC of the process. Default 100.
 	GOGC int
+	// Gates are the feature gates of kube-proxy that are set besides the run's: "NAME=BOOL,…".
+	Gates string
 	// ReturnMemory: the process returns memory to the system after its first full sync.
 	ReturnMemory bool
 }
@@ -30,6 +32,7 @@ var tuned = Settings{Policy: runner.TokenBucket, GOGC: 50, ReturnMemory: true}
 func Suffixes() [][2]string {
 	return [][2]string{
 		{"+bucket", "runner policy token-bucket instead of completion-to-start (synclab)"},
+		{"+gate:NAME=BOOL", "a feature gate, such as +gate:NFTablesNetlink=false (kube-proxy)"},
 		{"+gogcN", "GOGC=N instead of 100, of any subject"},
 		{"+tuned", "what 'synclab proxy' does by default: token-bucket, GOGC=50, memory returned after the first full sync (synclab)"},
 	}
@@ -42,6 +45,7 @@ func (s Spec) withSettings(name string) (Spec, error) {
 	slices.Sort(suffixes)
 	s.Name, s.Settings = strings.Join(append(words[:1], suffixes...), "+"), defaultSettings
 	for i, suffix := range suffixes {
+		gate, isGate := strings.CutPrefix(suffix, "gate:")
 		number, isGC := strings.CutPrefix(suffix, "gogc")
 		percent, err := strconv.Atoi(number)
 		switch {
@@ -49,6 +53,12 @@ func (s Spec) withSettings(name string) (Spec, error) {
 			return Spec{}, fmt.Errorf("subject %q: +%s is given twice", name, suffix)
 		case suffix == "tuned" && len(suffixes) > 1:
 			return Spec{}, fmt.Errorf("subject %q: +tuned cannot be combined with other suffixes", name)
+		case isGate && s.Proxier == KubeProxy:
+			feature, value, _ := strings.Cut(gate, "=")
+			if _, given := s.GateValues()[feature]; given || feature == "" || strings.Contains(feature, ",") || value != "true" && value != "false" {
+				return Spec{}, fmt.Errorf("subject %q: +%s: want +gate:NAME=true or =false, each gate once", name, suffix)
+			}
+			s.Gates = strings.TrimPrefix(s.Gates+","+gate, ",")
 		case isGC && err == nil && percent > 0:
 			s.GOGC = percent
 		case (suffix == "bucket" || suffix == "tuned") && s.Proxier != Synclab:
@@ -58,11 +68,24 @@ func (s Spec) withSettings(name string) (Spec, error) {
 		case suffix == "tuned":
 			s.Settings = tuned
 		default:
-			return Spec{}, fmt.Errorf("subject %q: the suffix +%s is not known; want +bucket, +gogcN (such as +gogc50) or +tuned", name, suffix)
+			return Spec{}, fmt.Errorf("subject %q: the suffix +%s is not known; want +bucket, +gate:NAME=BOOL, +gogcN (such as +gogc50) or +tuned", name, suffix)
 		}
 	}
 	return s, nil
 }
 
+// GateValues are the values of Gates.
+func (s Settings) GateValues() map[string]bool {
+	values := map[string]bool{}
+	for one := range strings.SplitSeq(s.Gates, ",") {
+		if name, value, found := strings.Cut(one, "="); found {
+			values[name] = value == "true"
+		}
+	}
+	return values
+}
+
 // OfProcess reports whether some of the settings need a separate process.
-func (s Settings) OfProcess() bool { return s.GOGC != defaultSettings.GOGC || s.ReturnMemory }
+func (s Settings) OfProcess() bool {
+	return s.GOGC != defaultSettings.GOGC || s.ReturnMemory || s.Gates != ""
+}

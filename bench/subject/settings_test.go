@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"synclab/bench/upstream"
 	"synclab/proxier/runner"
 )
 
@@ -23,6 +24,8 @@ func TestSuffixes(t *testing.T) {
 		{"synclab/nftables+gogc75+bucket", "synclab/nftables+bucket+gogc75", Settings{Policy: runner.TokenBucket, GOGC: 75, ReturnMemory: false}},
 		{"kube-proxy/nftables+gogc50", "kube-proxy/nftables+gogc50", Settings{Policy: runner.CompletionToStart, GOGC: 50, ReturnMemory: false}},
 		{"kube-proxy@1.34.2/nftables+gogc50", "kube-proxy@v1.34.2/nftables+gogc50", Settings{Policy: runner.CompletionToStart, GOGC: 50, ReturnMemory: false}},
+		{"kube-proxy/nftables+gate:B=false+gate:A=true", "kube-proxy/nftables+gate:A=true+gate:B=false", Settings{Policy: runner.CompletionToStart, GOGC: 100, Gates: "A=true,B=false"}},
+		{"kube-proxy@src:base=/src/k8s/nftables+gate:A=true", "kube-proxy@src:base/nftables+gate:A=true", Settings{Policy: runner.CompletionToStart, GOGC: 100, Gates: "A=true"}},
 		{"exec:mine+gogc50=/bin/mine", "exec:mine+gogc50", Settings{Policy: runner.CompletionToStart, GOGC: 50, ReturnMemory: false}},
 	} {
 		s, err := Parse(c.text)
@@ -36,20 +39,48 @@ func TestSuffixes(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"kube-proxy/nftables+tuned":      "only for synclab's proxier",
-		"exec:mine+bucket=/bin/mine":     "only for synclab's proxier",
-		"synclab/nftables+fast":          "+fast is not known",
-		"synclab/nftables+gogc0":         "+gogc0 is not known",
-		"synclab/nftables+":              "is not known",
-		"synclab/nftables+gogc5+gogc5":   "is given twice",
-		"synclab/nftables+tuned+gogc100": "cannot be combined with other suffixes",
-		"synclab/ipvs+tuned":             "is not known",
-		"kube-proxy@new/nftables":        `"new" is no version of Kubernetes`,
-		"kube-proxy@v1.34.2/ebpf":        "is not known",
-		"synclab@v1.34.2/nftables":       "is not known",
+		"kube-proxy/nftables+tuned":                    "only for synclab's proxier",
+		"exec:mine+bucket=/bin/mine":                   "only for synclab's proxier",
+		"synclab/nftables+fast":                        "+fast is not known",
+		"synclab/nftables+gogc0":                       "+gogc0 is not known",
+		"synclab/nftables+":                            "is not known",
+		"synclab/nftables+gogc5+gogc5":                 "is given twice",
+		"synclab/nftables+tuned+gogc100":               "cannot be combined with other suffixes",
+		"synclab/ipvs+tuned":                           "is not known",
+		"synclab/nftables+gate:A=true":                 "+gate:A=true is not known",
+		"kube-proxy/nftables+gate:A":                   "want +gate:NAME=true or =false",
+		"kube-proxy/nftables+gate:A=1":                 "want +gate:NAME=true or =false",
+		"kube-proxy/nftables+gate:A=true+gate:A=false": "each gate once",
+		"kube-proxy@src:=/src/nftables":                "want kube-proxy@src:NAME=DIR/MODE",
+		"kube-proxy@src:a b=/src/ipvs":                 "want kube-proxy@src:NAME=DIR/MODE",
+		"kube-proxy@src:a=/src/ebpf":                   "is not known",
+		"kube-proxy@new/nftables":                      `"new" is no version of Kubernetes`,
+		"kube-proxy@v1.34.2/ebpf":                      "is not known",
+		"synclab@v1.34.2/nftables":                     "is not known",
 	} {
 		if _, err := Parse(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// A checkout is built from its folder. Its name in records has no folder, and is parsed again.
+func TestCheckouts(t *testing.T) {
+	for text, want := range map[string]Spec{
+		"kube-proxy@src:base=/src/a/nftables":                   {Name: "kube-proxy@src:base/nftables", Version: "src:base", Source: "/src/a"},
+		"kube-proxy@src:head=../k8s+new/iptables-legacy+gogc70": {Name: "kube-proxy@src:head/iptables-legacy+gogc70", Version: "src:head", Source: "../k8s+new"},
+		"kube-proxy@src:head=a=b/nftables/ipvs":                 {Name: "kube-proxy@src:head/ipvs", Version: "src:head", Source: "a=b/nftables"},
+		"kube-proxy@src:base/nftables":                          {Name: "kube-proxy@src:base/nftables", Version: "src:base"},
+	} {
+		s, err := Parse(text)
+		if err != nil || s.Name != want.Name || s.Version != want.Version || s.Source != want.Source || s.Proxier != KubeProxy {
+			t.Errorf("%s: %+v, %v", text, s, err)
+		}
+		if again, err := Parse(s.Name); err != nil || again.Name != s.Name || again.Backend != s.Backend {
+			t.Errorf("%s: %+v, %v", s.Name, again, err)
+		}
+		if o := s.Build(upstream.Options{Version: "v1.34.2", Path: "/bin/x"}); want.Source != "" && (o.Source != want.Source || o.Version != "" || o.Path != "") {
+			t.Errorf("%s is built by %+v", text, o)
 		}
 	}
 }

@@ -1,7 +1,9 @@
 package subject
 
 import (
+	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -17,14 +19,16 @@ import (
 
 // Spec is a proxy that can be measured: a proxier and its backend.
 type Spec struct {
-	// Name as in records: "synclab/iptables-legacy", "kube-proxy/nftables", "kube-proxy@v1.34.2/nftables", "exec:NAME",
-	// with the suffixes of its settings: "synclab/nftables+tuned".
+	// Name as in records: "synclab/iptables-legacy", "kube-proxy/nftables", "kube-proxy@v1.34.2/nftables",
+	// "kube-proxy@src:NAME/nftables", "exec:NAME", with the suffixes of its settings: "synclab/nftables+tuned".
 	Name string
 	Settings
 	// Proxier is Synclab, KubeProxy, Cilium or Exec.
 	Proxier string
-	// Version of KubeProxy, such as v1.34.2; empty: the run's version.
+	// Version of KubeProxy, such as v1.34.2, or src:NAME of a checkout; empty: the run's version.
 	Version string
+	// Source is the folder of the checkout. Records have only its NAME, and run.json the digest of the build.
+	Source string
 	// Backend of the proxier; empty if the lab does not know it.
 	Backend proxier.BackendKind
 	// Variant of iptables; empty for other backends.
@@ -74,7 +78,8 @@ func Own() []Spec {
 // one while packets still traverse the other.
 var OwnTables = map[string][]string{Synclab: {"synclab", "synclab-2"}, KubeProxy: {"kube-proxy"}}
 
-// Parse returns the subject with a name, which may have a version: "kube-proxy@v1.34.2/nftables". It makes a subject of
+// Parse returns the subject with a name, which may have a version, "kube-proxy@v1.34.2/nftables", or a checkout of
+// Kubernetes, "kube-proxy@src:NAME=DIR/nftables", where the mode follows the last slash. It makes a subject of
 // "exec:NAME=COMMAND ARG…". Spaces separate the words of the command; quotes have no meaning.
 func Parse(text string) (Spec, error) {
 	if rest, ok := strings.CutPrefix(text, Exec+":"); ok {
@@ -85,7 +90,7 @@ func Parse(text string) (Spec, error) {
 		}
 		return Spec{Proxier: Exec, Command: words}.withSettings(Exec + ":" + name)
 	}
-	plain, version, err := cutVersion(text)
+	plain, version, source, err := cutVersion(text)
 	if err != nil {
 		return Spec{}, fmt.Errorf("subject %q: %w", text, err)
 	}
@@ -96,23 +101,34 @@ func Parse(text string) (Spec, error) {
 		if s.Name != base {
 			continue
 		}
-		if s.Version = version; version != "" {
+		if s.Version, s.Source = version, source; version != "" {
 			text = KubeProxy + "@" + version + strings.TrimPrefix(plain, KubeProxy) // the version begins with v here
 		}
 		return s.withSettings(text)
 	}
-	return Spec{}, fmt.Errorf("subject %q is not known; want one of %s, kube-proxy@VERSION/…, or exec:NAME=COMMAND…", text, strings.Join(known, ", "))
+	return Spec{}, fmt.Errorf("subject %q is not known; want one of %s, kube-proxy@VERSION/…, kube-proxy@src:NAME=DIR/…, or exec:NAME=COMMAND…", text, strings.Join(known, ", "))
 }
 
-// cutVersion splits "kube-proxy@VERSION/…" into "kube-proxy/…" and the version.
-func cutVersion(text string) (plain, version string, err error) {
+// checkout is a subject of a checkout: its name, its folder, and the mode with the settings. A name of records has no
+// folder.
+var checkout = regexp.MustCompile(`^(src:[A-Za-z0-9][A-Za-z0-9._-]{0,40})(?:=(.+))?/([a-z-]+(?:\+.*)?)$`)
+
+// cutVersion splits "kube-proxy@VERSION/…" into "kube-proxy/…" and the version, or src:NAME and the folder.
+func cutVersion(text string) (plain, version, source string, err error) {
 	rest, versioned := strings.CutPrefix(text, KubeProxy+"@")
 	if !versioned {
-		return text, "", nil
+		return text, "", "", nil
+	}
+	if strings.HasPrefix(rest, "src:") {
+		parts := checkout.FindStringSubmatch(rest)
+		if parts == nil {
+			return "", "", "", errors.New("want kube-proxy@src:NAME=DIR/MODE, with a NAME of letters, digits, dots and hyphens")
+		}
+		return KubeProxy + "/" + parts[3], parts[1], parts[2], nil
 	}
 	version, mode, _ := strings.Cut(rest, "/")
 	version, err = upstream.ParseVersion(version)
-	return KubeProxy + "/" + mode, version, err
+	return KubeProxy + "/" + mode, version, "", err
 }
 
 // IsKubeProxy reports whether a name is that of a kube-proxy, of any version.
@@ -122,7 +138,10 @@ func IsKubeProxy(name string) bool {
 
 // Build returns how to get the subject's kube-proxy: as in the run's options, unless its name has a version.
 func (s Spec) Build(run upstream.Options) upstream.Options {
-	if s.Version != "" {
+	switch {
+	case s.Source != "":
+		run.Path, run.Source, run.Version = "", s.Source, ""
+	case s.Version != "":
 		run.Path, run.Source, run.Version = "", "", s.Version
 	}
 	return run
