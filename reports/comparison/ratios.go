@@ -299,6 +299,11 @@ func (c CellComparison) Nearest(side Side) string {
 	return c.Baseline
 }
 
+// SideOf returns the side of a series, which must be in the cell.
+func (c CellComparison) SideOf(series string) Side {
+	return c.Sides[slices.IndexFunc(c.Sides, func(s Side) bool { return s.Series == series })]
+}
+
 // Ratio returns the ratio of a side to a baseline, or nil.
 func (c CellComparison) Ratio(b, a, metric string) *Comparison {
 	i := slices.IndexFunc(c.Ratios, func(r Comparison) bool { return r.A == a && r.B == b && r.Metric == metric })

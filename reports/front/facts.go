@@ -410,12 +410,13 @@ func pairs(c *comparison.CellComparison) []verdict.Pair {
 			switch {
 			case r == nil || r.Words == "unknown":
 			case r.Apart():
-				words := text + " " + strings.TrimPrefix(r.Words, "observed ")
-				if r.Observed {
-					observed = append(observed, len(p.Differences))
-				}
-				if interval := r.IntervalText(); interval != "" && !r.Observed {
+				words := text + " " + r.Words
+				if interval := r.IntervalText(); interval != "" {
 					words += " (" + interval + ")"
+				}
+				if r.Observed && r.Bound == "" { // values, since a ratio would say more than is known
+					observed = append(observed, len(p.Differences))
+					words = text + " " + comparison.FigureValue(side.Figure(name), false) + " against " + comparison.FigureValue(c.SideOf(baseline).Figure(name), false)
 				}
 				p.Differences = append(p.Differences, words)
 			default:
