@@ -65,8 +65,9 @@ func (r *Faults) answeredOne(d *activeFault, a answer) {
 	}
 	d.mu.Unlock()
 	if first {
-		at := raw.Record{At: a.began.Sub(r.Started).Seconds(), Unit: "s", Step: d.step, Fault: d.fault}
-		r.RecordAs(at, raw.FaultDetected, max(0, a.began.Sub(d.began).Seconds()))
+		// A sync begins before its planning, and a call of a tool after it. Only their ends can be compared.
+		at := raw.Record{At: a.ended.Sub(r.Started).Seconds(), Unit: "s", Step: d.step, Fault: d.fault, Uncertainty: a.ended.Sub(a.began).Seconds()}
+		r.RecordAs(at, raw.FaultDetected, a.ended.Sub(d.began).Seconds())
 	}
 	if spent {
 		d.end(a.ended)

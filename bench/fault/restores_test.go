@@ -367,7 +367,7 @@ func TestFaultIsReportedOnce(t *testing.T) {
 		t.Errorf("it ended at %v, want 5 s after it began", d.ended.Sub(r.Started))
 	}
 	text := said()
-	for metric, value := range map[raw.Metric]string{raw.FaultDuration: "0", raw.FaultDetected: "2", raw.FaultRepaired: "2"} {
+	for metric, value := range map[raw.Metric]string{raw.FaultDuration: "0", raw.FaultDetected: "3", raw.FaultRepaired: "2"} {
 		if n := strings.Count(text, `"metric":"`+string(metric)+`","value":`+value+`,`); n != 1 {
 			t.Errorf("%s of %s s is recorded %d times:\n%s", metric, value, n, text)
 		}

@@ -199,7 +199,7 @@ const (
 	// ControlFailure is a flow that timed out together with a control flow straight to an endpoint: due → timeout.
 	ControlFailure Metric = "control_failure" // s
 	FaultDuration  Metric = "fault_duration"  // s: planned duration of the fault; 0: instant. At is its start
-	FaultDetected  Metric = "fault_detected"  // s: fault → the subject's first sync or command that answers it; none if a change may have caused that sync
+	FaultDetected  Metric = "fault_detected"  // s: fault → the end of the subject's first sync or command that answers it, which began Uncertainty before; none if a change may have caused that sync
 	// FaultRepaired is the time until the kernel again has everything that the fault removed or delayed. For removed
 	// objects it counts from the fault. Otherwise it counts from the fault's end until all earlier changes are visible.
 	// For dropped watches, it is how long the first later change waited. For faults that delay changes one by one

@@ -90,10 +90,10 @@ type SameSource struct {
 }
 
 var FigureTexts = []FigureText{
-	{FigureReaction, "Reaction", "react", "one isolated change, made while the subject was idle: due in the cluster → visible in the kernel, measured from outside", "s", "slower", "faster", 50, valuesOf(raw.Reaction)},
+	{FigureReaction, "Reaction", "react", "one isolated change to an idle subject, without waiting for minSyncPeriod: due in the cluster → visible in the kernel, measured from outside", "s", "slower", "faster", 50, valuesOf(raw.Reaction)},
 	{FigureCold, "Cold start", "cold", "the subject's process starts → every Service is visible in the kernel, measured from outside", "s", "slower", "faster", 50, valuesOf(raw.ColdStart)},
-	{FigureNPL50, "Latency p50", "npl p50", "network programming latency: due in the cluster → visible in the kernel", "s", "slower", "faster", 50, valuesOf(raw.NetworkProgrammingLatency)},
-	{FigureNPL99, "Latency p99", "npl p99", "network programming latency of 99 of 100 changes", "s", "slower", "faster", 99, valuesOf(raw.NetworkProgrammingLatency)},
+	{FigureNPL50, "Latency p50", "npl p50", "network programming latency under churn, with the wait for minSyncPeriod: due in the cluster → visible in the kernel", "s", "slower", "faster", 50, valuesOf(raw.NetworkProgrammingLatency)},
+	{FigureNPL99, "Latency p99", "npl p99", "network programming latency of 99 of 100 changes under churn, with the wait for minSyncPeriod", "s", "slower", "faster", 99, valuesOf(raw.NetworkProgrammingLatency)},
 	{FigureFull, "Full sync", "full*", "one full sync, as the subject itself reports it", "s", "slower", "faster", 50, valuesOf(raw.FullSync)},
 	{FigurePartial, "Partial sync", "partial*", "one partial sync, as the subject itself reports it", "s", "slower", "faster", 50, valuesOf(raw.PartialSync)},
 	{FigureFullSys, "Full sync, kernel", "kernel", "kernel time of one full sync: system time of the subject's tools (which many kernels count in ticks of some ms), or wall time of the subject's own system calls", "s", "more", "less", 50, kernelValues("full")},
