@@ -61,10 +61,12 @@ func New(tb testing.TB, world *world.World, about subject.Spec, tables iptables.
 		Machine: proxier.Machine{RandomFully: true}, OnSync: func(s proxier.Sync) { r.Last = s },
 	}
 	opts.Config.ClusterCIDR = "10.128.0.0/9" // range of the pods
+	var err error
 	if tables != nil {
 		opts.Tables = func(corev1.IPFamily) (iptables.Tables, error) { return tables, nil }
+	} else if opts.Machine, err = proxier.ExamineMachine(about.Variant); err != nil { // as a run does: rules depend on it
+		tb.Fatal(err)
 	}
-	var err error
 	if r.Proxier, err = proxier.New(opts); err != nil {
 		tb.Fatal(err)
 	}
