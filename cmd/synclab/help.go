@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -44,11 +45,27 @@ func groupCommands(root *cobra.Command, all bool) {
 	root.SetHelpCommandGroupID(last)
 	root.SetCompletionCommandGroupID(last)
 	root.PersistentFlags().Bool(helpAll, false, "help with all flags")
-	cobra.AddTemplateFunc("localFlags", func(cmd *cobra.Command) string { return flagHelp(cmd.LocalFlags(), all) })
-	cobra.AddTemplateFunc("inheritedFlags", func(cmd *cobra.Command) string { return flagHelp(cmd.InheritedFlags(), all) })
+	if root.Annotations == nil {
+		root.Annotations = map[string]string{}
+	}
+	if all {
+		root.Annotations[helpAll] = ""
+	}
+	addTemplateFuncs()
 	usage := strings.NewReplacer(".LocalFlags.FlagUsages", "localFlags .", ".InheritedFlags.FlagUsages", "inheritedFlags .").Replace(root.UsageTemplate())
 	root.SetUsageTemplate(usage)
 }
+
+// addTemplateFuncs adds the functions of the usage's template, once: cobra keeps them in a global map, and tests run the
+// program many times at once.
+var addTemplateFuncs = sync.OnceFunc(func() {
+	all := func(cmd *cobra.Command) bool {
+		_, all := cmd.Root().Annotations[helpAll]
+		return all
+	}
+	cobra.AddTemplateFunc("localFlags", func(cmd *cobra.Command) string { return flagHelp(cmd.LocalFlags(), all(cmd)) })
+	cobra.AddTemplateFunc("inheritedFlags", func(cmd *cobra.Command) string { return flagHelp(cmd.InheritedFlags(), all(cmd)) })
+})
 
 // addHelp adds cobra's command help, which would print the help of synclab for an unknown command, and succeed.
 func addHelp(root *cobra.Command) {
