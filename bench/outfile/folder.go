@@ -78,8 +78,16 @@ func (f *Folder) Remove(name string) error {
 	return nil
 }
 
-// RemoveAll removes a file, or a folder with all that is in it.
+// RemoveAll removes what is at a relative path in the folder: a file, or a folder with all that is in it.
 func (f *Folder) RemoveAll(name string) error { return f.root.RemoveAll(name) }
+
+// Rename moves what is at a relative path to another one, both in the folder. One that is not there is no error.
+func (f *Folder) Rename(from, to string) error {
+	if err := f.root.Rename(from, to); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
 
 // Append is Append for a file of the folder.
 func (f *Folder) Append(name string, mode fs.FileMode) (*os.File, error) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -52,6 +51,7 @@ type Options struct {
 // Soak is a running soak.
 type Soak struct {
 	o       Options
+	folder  *outfile.Folder
 	mu      sync.Mutex // protects the fields below
 	summary Summary
 	doing   string
@@ -82,18 +82,20 @@ func New(o Options) (*Soak, error) {
 // Run runs seed after seed. The returned summary, also in the folder, covers all runs until the end, even after an
 // error. An error comes from Synclab or ctx. Failures of subjects are in the summary.
 func (k *Soak) Run(ctx context.Context) (Summary, error) {
-	if err := os.MkdirAll(k.o.Dir, 0o755); err != nil {
+	var err error
+	if k.folder, err = outfile.MakeFolder(k.o.Dir); err != nil {
 		return Summary{}, fmt.Errorf("soak: %w", err)
 	}
+	defer k.folder.Close()
 	k.summary = Summary{Started: k.o.Clock.Now(), FirstSeed: k.o.Seed, Subjects: k.o.Subjects, BySubject: map[string]Totals{}, Failed: []Failed{}}
 	telling, stop := context.WithCancel(ctx)
 	var told sync.WaitGroup
 	told.Go(func() { k.tellNowAndThen(telling) })
-	err := k.seeds(ctx)
+	err = k.seeds(ctx)
 	stop()
 	told.Wait()
 	k.summary.Finished = k.o.Clock.Now()
-	return k.summary, errors.Join(err, k.summary.write(k.o.Dir))
+	return k.summary, errors.Join(err, k.summary.write(k.folder))
 }
 
 func (k *Soak) tellNowAndThen(ctx context.Context) {
@@ -146,7 +148,7 @@ func (k *Soak) seed(ctx context.Context, seed uint64, subject string) (failed bo
 	}
 	dir := filepath.Join(k.o.Dir, fmt.Sprintf("seed-%d", seed))
 	file := dir + ".yaml"
-	if err := writeScenario(file, s); err != nil {
+	if err := writeScenario(k.folder, filepath.Base(file), s); err != nil {
 		return false, err
 	}
 	k.now(fmt.Sprintf("seed %d, %s", seed, subject))
@@ -165,7 +167,7 @@ func (k *Soak) seed(ctx context.Context, seed uint64, subject string) (failed bo
 	k.tell(fmt.Sprintf("seed %d, %s: %s: %d Services, %d steps in %v: %s", seed, subject, verdict, s.Shape.Services, len(s.Steps),
 		k.o.Clock.Since(began).Round(time.Second), outcome.Totals))
 	if len(outcome.Failures) == 0 {
-		return false, k.summary.write(k.o.Dir) // a killed soak still has the summary of its runs
+		return false, k.summary.write(k.folder) // a killed soak still has the summary of its runs
 	}
 	return true, k.failed(ctx, s, Failed{
 		Seed: seed, Subject: subject, Folder: dir, Failures: outcome.Failures,
@@ -206,38 +208,44 @@ func (k *Soak) failed(ctx context.Context, s *scenarios.Scenario, f Failed) erro
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.summary.Failed = append(k.summary.Failed, f)
-	return errors.Join(err, k.summary.write(k.o.Dir))
+	return errors.Join(err, k.summary.write(k.folder))
 }
 
 // minimize writes the smallest scenario with the seed's failure into the seed's folder.
 func (k *Soak) minimize(ctx context.Context, s *scenarios.Scenario, f *Failed) error {
+	const runs, kept = "tries", "minimal" // folders of the seed's folder
 	first, tries, failed := f.Failures[0], 0, 0
-	kept := filepath.Join(f.Folder, "minimal")
+	folder, err := k.folder.Sub(filepath.Base(f.Folder))
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
 	m := Minimizer{
 		Budget: k.o.Minimize, Tries: k.o.Tries, Clock: k.o.Clock, FailedAt: stepIndex(first.Step), Tell: func(text string) { k.tell("  " + text) },
 		Fails: func(ctx context.Context, c *scenarios.Scenario) (bool, error) {
 			tries++
 			k.now(fmt.Sprintf("seed %d, %s, minimizing: try %d, %d steps", f.Seed, f.Subject, tries, len(c.Steps)))
-			dir := filepath.Join(f.Folder, "tries", fmt.Sprint(tries))
-			o, err := k.o.Run(ctx, c, f.Subject, dir)
+			dir := filepath.Join(runs, fmt.Sprint(tries))
+			o, err := k.o.Run(ctx, c, f.Subject, filepath.Join(f.Folder, dir))
 			if err != nil {
 				return false, err
 			}
 			for _, failure := range o.Failures {
 				if failure.like(first) {
 					failed++
-					return true, errors.Join(os.RemoveAll(kept), keep(dir, kept))
+					return true, errors.Join(folder.RemoveAll(kept), folder.Rename(dir, kept))
 				}
 			}
-			return false, os.RemoveAll(dir)
+			return false, folder.RemoveAll(dir)
 		},
 	}
 	smallest, err := m.Minimize(ctx, s)
 	f.Came = fmt.Sprintf("%d of %d", failed, tries)
-	_ = os.RemoveAll(filepath.Join(f.Folder, "tries"))
+	_ = folder.RemoveAll(runs)
 	if smallest != nil {
-		f.Minimal = filepath.Join(f.Folder, "minimal.yaml")
-		if writeErr := writeScenario(f.Minimal, smallest); writeErr != nil {
+		const name = "minimal.yaml"
+		f.Minimal = filepath.Join(f.Folder, name)
+		if writeErr := writeScenario(folder, name, smallest); writeErr != nil {
 			return errors.Join(err, writeErr)
 		}
 		f.Again = append(f.Again, replay(f.Minimal, f.Subject, k.o.Where))
@@ -252,14 +260,6 @@ func (k *Soak) minimize(ctx context.Context, s *scenarios.Scenario, f *Failed) e
 	return err
 }
 
-// keep moves a run's folder, if it exists.
-func keep(from, to string) error {
-	if err := os.Rename(from, to); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
-}
-
 func (k *Soak) tellSteps(file string, s *scenarios.Scenario, came string) {
 	k.tell(fmt.Sprintf("  smallest failing scenario: %s (%d Services, %d steps; failed in %s runs)", file, s.Shape.Services, len(s.Steps), came))
 	for i, step := range s.Steps {
@@ -267,10 +267,10 @@ func (k *Soak) tellSteps(file string, s *scenarios.Scenario, came string) {
 	}
 }
 
-func writeScenario(file string, s *scenarios.Scenario) error {
+func writeScenario(folder *outfile.Folder, name string, s *scenarios.Scenario) error {
 	text, err := s.YAML()
 	if err != nil {
 		return err
 	}
-	return errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), outfile.Write(file, text, 0o644))
+	return folder.Write(name, text, 0o644)
 }

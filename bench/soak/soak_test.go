@@ -121,6 +121,43 @@ func TestSoakStopsAtTheFirstThatFailsAndMakesItSmaller(t *testing.T) {
 	})
 }
 
+// Another user may own the folder. What a seed's folder becomes during the search leads to no file outside of it.
+func TestSwappedSeed(t *testing.T) {
+	outside := t.TempDir()
+	for _, dir := range []string{"tries", "minimal"} {
+		if err := errors.Join(os.Mkdir(filepath.Join(outside, dir), 0o700), os.WriteFile(filepath.Join(outside, dir, "kept"), nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		runs := 0
+		p := &player{fails: func(*scenarios.Scenario, string) bool { return true }}
+		_, _, err := soaked(t, t.Context(), p, func(o *Options) {
+			o.Minimize = 5 * time.Minute
+			seed := filepath.Join(o.Dir, "seed-7")
+			o.Run = func(ctx context.Context, s *scenarios.Scenario, subject, dir string) (Outcome, error) {
+				if runs++; runs == 2 { // the first one of the search
+					if err := errors.Join(os.MkdirAll(seed, 0o755), os.Rename(seed, seed+"-moved"), os.Symlink(outside, seed)); err != nil {
+						t.Error(err)
+					}
+				}
+				return p.run(ctx, s, subject, dir)
+			}
+		})
+		if runs < 3 {
+			t.Errorf("%d runs: nothing was searched (%v)", runs, err)
+		}
+	})
+	for _, dir := range []string{"tries", "minimal"} {
+		if _, err := os.Stat(filepath.Join(outside, dir, "kept")); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(outside, "minimal.yaml")); err == nil {
+		t.Error("a scenario was written outside of the folder")
+	}
+}
+
 func TestSoakKeepsGoing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &player{fails: func(s *scenarios.Scenario, subject string) bool { return subject == "a" }}

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -175,10 +174,10 @@ func (m Summary) Text() string {
 	return b.String()
 }
 
-func (m Summary) write(dir string) error {
+func (m Summary) write(folder *outfile.Folder) error {
 	text, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
 		return err
 	}
-	return outfile.Write(filepath.Join(dir, "summary.json"), append(text, '\n'), 0o644)
+	return folder.Write("summary.json", append(text, '\n'), 0o644)
 }
