@@ -23,6 +23,12 @@ type Options struct {
 	NoPNG bool
 }
 
+// RunsError says why Build cannot read its runs. It has written nothing then.
+type RunsError struct{ err error }
+
+func (e *RunsError) Error() string { return e.err.Error() }
+func (e *RunsError) Unwrap() error { return e.err }
+
 // Build reads the run folders and writes every derived file into out (OutFolder when empty): bench.txt, summary.json,
 // summary.md, the plots and index.html. It replaces the files of an earlier Build.
 func Build(dirs []string, out string, opts Options) (*sections.Summary, error) {
@@ -31,7 +37,7 @@ func Build(dirs []string, out string, opts Options) (*sections.Summary, error) {
 	}
 	runs, err := records.LoadAll(dirs)
 	if err != nil {
-		return nil, err
+		return nil, &RunsError{err}
 	}
 	if out == "" {
 		if out, err = records.OutFolder(dirs); err != nil {

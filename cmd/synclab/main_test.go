@@ -96,6 +96,11 @@ func TestUsageErrors(t *testing.T) {
 		return path
 	}
 	badConfig := write("proxy.yaml", "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nmodus: ipvs\n")
+	brokenRun := filepath.Join(dir, "broken")
+	if err := os.Mkdir(brokenRun, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write("broken/run.json", "{\n")
 	badScenario := write("scenario.yaml", "name: mine\nspeed: 1\n")
 	manifest := write("service.yaml", "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: [{port: 80}]}\n")
 
@@ -150,6 +155,7 @@ func TestUsageErrors(t *testing.T) {
 		{"argument", []string{"version", "now"}, []string{`takes no argument, got "now"`}},
 		{"export of benchmarks", []string{"report", "--bench", "-", "-o", "perfdash"}, []string{"-o perfdash is for runs"}},
 		{"export as data of another command", []string{"version", "-o", "openmetrics"}, []string{"want table, json, yaml"}},
+		{"report of a broken run", []string{"report", brokenRun}, []string{"run.json:2: unexpected end of JSON input"}},
 		{"report of no run", []string{"report", dir}, []string{dir + " is not the folder of a run"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -153,7 +153,11 @@ func (f *reportFlags) run(cmd *cobra.Command, s streams, dirs []string) error {
 			return badInput(err)
 		}
 	}
-	if _, err := report(s, dirs, out, f.format, options); err != nil || len(dirs) > 1 || !page.HasAnswer(dirs[0]) {
+	_, err = report(s, dirs, out, f.format, options)
+	if unread := (*reports.RunsError)(nil); errors.As(err, &unread) {
+		return badInput(err)
+	}
+	if err != nil || len(dirs) > 1 || !page.HasAnswer(dirs[0]) {
 		return err
 	}
 	return rebuildPlan(dirs[0], out, options) // the folder of a calibration may also have a plan
