@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/netns"
+	"synclab/bench/outfile"
 	"synclab/bench/pass"
 	"synclab/proxier/iptables"
 )
@@ -28,7 +29,7 @@ func HoldLock(ctx context.Context, lockFile string, d time.Duration, held func()
 	if err := netns.Guard(); err != nil {
 		return fmt.Errorf("xtables lock: %w", err)
 	}
-	f, err := os.OpenFile(lockFile, os.O_CREATE|os.O_RDONLY, 0o600)
+	f, err := outfile.OpenBeside(lockFile, os.O_CREATE|os.O_RDONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("xtables lock: %w", err)
 	}

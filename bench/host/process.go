@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -14,6 +13,7 @@ import (
 
 	"synclab/bench/move"
 	"synclab/bench/netns"
+	"synclab/bench/outfile"
 	"synclab/bench/pass"
 	"synclab/bench/process"
 	"synclab/bench/raw"
@@ -390,5 +390,5 @@ func (r *Host) Exceeded(err error) (error, bool) {
 // writeFile writes a file of the subject into the lab's folder and returns its path.
 func (r *Host) writeFile(name string, content []byte) (string, error) {
 	path := filepath.Join(r.Lab.Dir, name)
-	return path, os.WriteFile(path, content, 0o600)
+	return path, outfile.Write(path, content, 0o600)
 }

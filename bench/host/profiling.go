@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"compress/gzip"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -44,7 +45,8 @@ func (r *Host) startProfiled(ctx context.Context, o process.Options, begin func(
 	if !sees && number == 0 {
 		r.Messages.Send(pass.Message{Note: reason})
 	}
-	data := filepath.Join(r.Lab.Dir, fmt.Sprintf("perf-%d.data", number))
+	// The subject can write in this folder. perf follows links, so the name is one that the subject cannot know.
+	data := filepath.Join(r.Lab.Dir, fmt.Sprintf("perf-%d-%s.data", number, rand.Text()))
 	// The recording outlives ctx, which ends with the process.
 	recording, err := profile.Start(context.WithoutCancel(ctx), profile.Options{Path: data, PID: p.PID(), Kernel: sees})
 	if err != nil {

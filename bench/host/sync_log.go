@@ -96,7 +96,7 @@ func (r *Host) openSyncLog(ctx context.Context) error {
 		return fmt.Errorf("sync log: %w", err)
 	}
 	// Open for writing too, so that the end of a process is no end of the file.
-	pipe, err := os.OpenFile(path, os.O_RDWR|unix.O_NONBLOCK, 0)
+	pipe, err := os.OpenFile(path, os.O_RDWR|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return fmt.Errorf("sync log: %w", err)
 	}

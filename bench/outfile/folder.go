@@ -72,11 +72,48 @@ func (f *Folder) List() ([]fs.DirEntry, error) {
 
 // Remove removes a file, or an empty folder. One that is not there is no error.
 func (f *Folder) Remove(name string) error {
-	if err := f.root.Remove(name); !errors.Is(err, fs.ErrNotExist) {
+	_, err := f.Take(name)
+	return err
+}
+
+// Has reports whether the folder has a name.
+func (f *Folder) Has(name string) (bool, error) {
+	_, err := f.root.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Take is Remove. It reports whether this call has removed it, and no other process.
+func (f *Folder) Take(name string) (bool, error) {
+	err := f.root.Remove(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Symlink makes a link to any path.
+func (f *Folder) Symlink(to, name string) error { return f.root.Symlink(to, name) }
+
+// Link makes one more name of a file that is anywhere.
+func (f *Folder) Link(file, name string) error {
+	folder, err := f.root.Open(".")
+	if err != nil {
 		return err
 	}
-	return nil
+	defer folder.Close()
+	return unix.Linkat(unix.AT_FDCWD, file, int(folder.Fd()), name, 0)
 }
+
+// Create makes a new file. It is an error if the name exists.
+func (f *Folder) Create(name string, mode fs.FileMode) (*os.File, error) {
+	return f.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
+}
+
+// Open opens a file for reading. It follows no link.
+func (f *Folder) Open(name string) (*os.File, error) { return f.open(name, os.O_RDONLY, 0) }
 
 // RemoveAll removes what is at a relative path in the folder: a file, or a folder with all that is in it.
 func (f *Folder) RemoveAll(name string) error { return f.root.RemoveAll(name) }
@@ -96,7 +133,7 @@ func (f *Folder) Append(name string, mode fs.FileMode) (*os.File, error) {
 
 // Read is Read for a file of the folder. It follows no link.
 func (f *Folder) Read(name string) ([]byte, error) {
-	file, err := f.open(name, os.O_RDONLY, 0)
+	file, err := f.Open(name)
 	if err != nil {
 		return nil, err
 	}

@@ -98,6 +98,12 @@ func Append(path string, mode fs.FileMode) (*os.File, error) {
 // Open opens a file for reading.
 func Open(path string) (*os.File, error) { return open(path, os.O_RDONLY, 0) }
 
+// OpenBeside opens a file of a folder in which another process, as a confined subject, may write too. It refuses a link,
+// and does not wait for a FIFO's writer.
+func OpenBeside(path string, flags int, mode fs.FileMode) (*os.File, error) {
+	return open(path, flags|unix.O_NOFOLLOW, mode)
+}
+
 // readLimit is the size in bytes of the largest file that Read accepts.
 const readLimit = 64 << 20
 

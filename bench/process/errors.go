@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"synclab/bench/outfile"
 )
 
 // Errors keeps the last distinct lines that report errors. Lines that differ only in their numbers are the same.
@@ -117,7 +119,7 @@ func line(r *bufio.Reader) (string, error) {
 
 // Errors adds what the process's log reports.
 func (p *Process) Errors(to *Errors) {
-	f, err := os.Open(p.opts.LogFile)
+	f, err := outfile.OpenBeside(p.opts.LogFile, os.O_RDONLY, 0)
 	if err != nil {
 		return
 	}

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"synclab/bench/outfile"
 )
 
 // Options say what to start and how to stop it.
@@ -69,7 +71,8 @@ func Start(ctx context.Context, opts Options) (*Process, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", opts.Name, err)
 	}
-	log, err := os.OpenFile(opts.LogFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	// A subject that has ended may have made it a link, or a FIFO without a reader.
+	log, err := os.OpenFile(opts.LogFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: log: %w", opts.Name, err)
 	}
@@ -249,7 +252,7 @@ const tailBytes = 64 << 10
 
 // Tail returns the last n lines of the process's log.
 func (p *Process) Tail(n int) string {
-	f, err := os.Open(p.opts.LogFile)
+	f, err := outfile.OpenBeside(p.opts.LogFile, os.O_RDONLY, 0)
 	if err != nil {
 		return ""
 	}

@@ -3,6 +3,7 @@ package process
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -339,5 +340,24 @@ func TestMemory(t *testing.T) {
 	parent.Kill()
 	if _, err := parent.PeakRSS(); err == nil {
 		t.Error("a peak after the end")
+	}
+}
+
+// A subject can write in the folder of its log. A restarted subject's output goes through no link that it left there.
+func TestLogIsNoLink(t *testing.T) {
+	dir := t.TempDir()
+	outside, log := filepath.Join(t.TempDir(), "kept"), filepath.Join(dir, "subject.log")
+	if err := errors.Join(os.WriteFile(outside, nil, 0o600), os.Symlink(outside, log)); err != nil {
+		t.Fatal(err)
+	}
+	opts := shell("echo written")
+	opts.LogFile = log
+	p, err := Start(t.Context(), opts)
+	if err == nil {
+		<-p.Done()
+		t.Error("a link was accepted as log")
+	}
+	if text, err := os.ReadFile(outside); err != nil || len(text) > 0 {
+		t.Errorf("the file outside: %q, %v", text, err)
 	}
 }

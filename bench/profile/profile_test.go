@@ -3,6 +3,7 @@ package profile
 import (
 	"bytes"
 	"debug/elf"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -199,5 +200,22 @@ func TestNoPerf(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	if err := Check(); err == nil || !strings.Contains(err.Error(), "linux-perf") {
 		t.Errorf("without perf: %v; want an error that names the package", err)
+	}
+}
+
+// A subject can write in the folder of its gate, which must be no link to another file.
+func TestGateIsNoLink(t *testing.T) {
+	dir := t.TempDir()
+	outside := filepath.Join(t.TempDir(), "kept")
+	if err := errors.Join(os.WriteFile(outside, []byte("kept"), 0o600), os.Symlink(outside, filepath.Join(dir, "gate"))); err != nil {
+		t.Fatal(err)
+	}
+	if gate, err := NewGate(dir); err == nil {
+		_ = gate.Open()
+		gate.Close()
+		t.Error("a link was accepted as gate")
+	}
+	if text, err := os.ReadFile(outside); err != nil || string(text) != "kept" {
+		t.Errorf("the file outside: %q, %v", text, err)
 	}
 }

@@ -128,7 +128,7 @@ func NewGate(dir string) (*Gate, error) {
 		return nil, fmt.Errorf("profile: %w", err)
 	}
 	// Open for reading too: opening does not wait for the other end then.
-	fifo, err := os.OpenFile(path, os.O_RDWR, 0)
+	fifo, err := os.OpenFile(path, os.O_RDWR|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, fmt.Errorf("profile: %w", err)
 	}

@@ -99,7 +99,7 @@ func (c *Call) UnmarshalJSON(line []byte) error {
 // Read returns the calls that have ended so far, in the order of their ends. It starts at from, the next of an earlier
 // Read; 0 is the first call.
 func (s *Shim) Read(from int64) (calls []Call, next int64, err error) {
-	f, err := os.Open(s.path(callsFile))
+	f, err := s.folder.Open(callsFile)
 	if err != nil {
 		return nil, from, fmt.Errorf("shim: calls: %w", err)
 	}
@@ -133,7 +133,7 @@ func (s *Shim) Calls(ctx context.Context, fail func(error)) (<-chan Call, error)
 		return nil, fmt.Errorf("shim: calls: inotify: %w", err)
 	}
 	grown := os.NewFile(uintptr(fd), "inotify")
-	if _, err := unix.InotifyAddWatch(fd, s.path(callsFile), unix.IN_MODIFY); err != nil {
+	if _, err := unix.InotifyAddWatch(fd, s.path(callsFile), unix.IN_MODIFY|unix.IN_DONT_FOLLOW); err != nil {
 		grown.Close()
 		return nil, fmt.Errorf("shim: calls: %s: %w", s.path(callsFile), err)
 	}

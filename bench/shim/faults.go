@@ -3,8 +3,8 @@ package shim
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
+	"io"
+	"path/filepath"
 	"strconv"
 	"strings"
 )
@@ -27,21 +27,21 @@ func (s *Shim) Refuse(texts ...string) (lift func() error, err error) {
 	lift = func() error {
 		var errs []error
 		for _, path := range paths {
-			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := s.folder.Remove(path); err != nil {
 				errs = append(errs, fmt.Errorf("shim: %w", err))
 			}
 		}
 		return errors.Join(errs...)
 	}
-	if err := os.MkdirAll(s.path(faultsFolder), 0o755); err != nil {
+	faults, err := s.folder.Sub(faultsFolder)
+	if err != nil {
 		return nil, fmt.Errorf("shim: %w", err)
 	}
+	defer faults.Close()
 	for _, text := range texts {
 		name := fmt.Sprintf("refuse-%d", s.planted.Add(1))
-		// Written under another name first: a call must not read an incomplete text.
-		half, path := s.path(faultsFolder, "half-"+name), s.path(faultsFolder, name)
-		paths = append(paths, path)
-		if err := errors.Join(os.WriteFile(half, []byte(text), 0o644), os.Rename(half, path)); err != nil {
+		paths = append(paths, filepath.Join(faultsFolder, name))
+		if err := faults.Write(name, []byte(text), 0o644); err != nil { // at once: a call must not read an incomplete text
 			return nil, errors.Join(fmt.Errorf("shim: %w", err), lift())
 		}
 	}
@@ -54,12 +54,13 @@ const mostTexts, mostTextBytes = 16, 4096
 // plant writes one file for each call; the program consumes a file by unlinking it. The folder exists only while there
 // may be faults, so that other calls need not read it.
 func (s *Shim) plant(kind string, n int) error {
-	if err := os.MkdirAll(s.path(faultsFolder), 0o755); err != nil {
+	faults, err := s.folder.Sub(faultsFolder)
+	if err != nil {
 		return fmt.Errorf("shim: %w", err)
 	}
+	defer faults.Close()
 	for range n {
-		path := s.path(faultsFolder, fmt.Sprintf("%s-%d", kind, s.planted.Add(1)))
-		if err := os.WriteFile(path, nil, 0o644); err != nil {
+		if err := faults.Write(fmt.Sprintf("%s-%d", kind, s.planted.Add(1)), nil, 0o644); err != nil {
 			return fmt.Errorf("shim: %w", err)
 		}
 	}
@@ -69,15 +70,21 @@ func (s *Shim) plant(kind string, n int) error {
 // KeepInputs makes each call that writes rules keep its standard input, if that is a pipe. It then reads all of it before
 // the tool starts.
 func (s *Shim) KeepInputs() error {
-	if err := os.MkdirAll(s.path(inputsFolder), 0o755); err != nil {
+	inputs, err := s.folder.Sub(inputsFolder)
+	if err != nil {
 		return fmt.Errorf("shim: %w", err)
 	}
-	return nil
+	return inputs.Close()
 }
 
 // Input returns the kept standard input of a call.
 func (s *Shim) Input(c Call) ([]byte, error) {
-	text, err := os.ReadFile(s.path(inputsFolder, strconv.Itoa(c.PID)))
+	f, err := s.folder.Open(filepath.Join(inputsFolder, strconv.Itoa(c.PID)))
+	if err != nil {
+		return nil, fmt.Errorf("shim: %w", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(f)
 	if err != nil {
 		return nil, fmt.Errorf("shim: %w", err)
 	}
@@ -86,22 +93,31 @@ func (s *Shim) Input(c Call) ([]byte, error) {
 
 // ClearFaults removes the faults that no call has consumed, and returns their number.
 func (s *Shim) ClearFaults() (left int, err error) {
-	entries, err := os.ReadDir(s.path(faultsFolder))
-	if errors.Is(err, fs.ErrNotExist) {
+	switch has, err := s.folder.Has(faultsFolder); {
+	case err != nil:
+		return 0, fmt.Errorf("shim: %w", err)
+	case !has:
 		return 0, nil
 	}
+	faults, err := s.folder.Sub(faultsFolder)
+	if err != nil {
+		return 0, fmt.Errorf("shim: %w", err)
+	}
+	defer faults.Close()
+	entries, err := faults.List()
 	if err != nil {
 		return 0, fmt.Errorf("shim: %w", err)
 	}
 	for _, entry := range entries {
-		err := os.Remove(s.path(faultsFolder, entry.Name()))
-		if err == nil {
-			left++
-		} else if !errors.Is(err, fs.ErrNotExist) {
+		taken, err := faults.Take(entry.Name())
+		if err != nil {
 			return left, fmt.Errorf("shim: %w", err)
 		}
+		if taken {
+			left++
+		}
 	}
-	if err := os.Remove(s.path(faultsFolder)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := s.folder.Remove(faultsFolder); err != nil {
 		return left, fmt.Errorf("shim: %w", err)
 	}
 	return left, nil

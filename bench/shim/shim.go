@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"synclab/bench/outfile"
 	"synclab/bench/upstream"
 	"synclab/proxier/iptables"
 )
@@ -38,6 +39,7 @@ type Options struct {
 // Shim is an installed shim.
 type Shim struct {
 	dir     string
+	folder  *outfile.Folder // dir: subjects may write in it, so its files are found by the descriptor
 	command string
 	planted atomic.Int64
 }
@@ -83,10 +85,15 @@ func Install(ctx context.Context, opts Options) (*Shim, error) {
 		return nil, fmt.Errorf("shim: %w", err)
 	}
 	s := &Shim{dir: dir, command: opts.Command}
-	for _, folder := range []string{binFolder, realFolder} {
-		if err := os.MkdirAll(s.path(folder), 0o755); err != nil {
+	if s.folder, err = outfile.MakeFolder(dir); err != nil {
+		return nil, fmt.Errorf("shim: %w", err)
+	}
+	for _, name := range []string{binFolder, realFolder} {
+		folder, err := s.folder.Sub(name)
+		if err != nil {
 			return nil, fmt.Errorf("shim: %w", err)
 		}
+		folder.Close()
 	}
 	if err := upstream.MayRun(dir); err != nil {
 		return nil, fmt.Errorf("shim: %w: let TMPDIR name another folder", err)
@@ -132,7 +139,7 @@ func (s *Shim) SetVariant(variant string) error {
 			return fmt.Errorf("shim: %w", err)
 		}
 		for _, folder := range []string{realFolder, loaderFolder, binFolder} {
-			if err := os.Remove(s.path(folder, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			if err := s.folder.Remove(filepath.Join(folder, name)); err != nil {
 				return fmt.Errorf("shim: %w", err)
 			}
 		}
@@ -189,19 +196,33 @@ func (s *Shim) find(name string) (string, error) {
 // put installs the program in front of a tool. It makes a hard link or a copy, not a symbolic link, because the program
 // finds its folder by its own path.
 func (s *Shim) put(name, tool string) error {
-	if err := os.Symlink(tool, s.path(realFolder, name)); err != nil {
+	if err := s.symlink(realFolder, tool, name); err != nil {
 		return err
 	}
-	at := s.path(binFolder, name)
-	if os.Link(s.command, at) == nil {
+	bin, err := s.folder.Sub(binFolder)
+	if err != nil {
+		return err
+	}
+	defer bin.Close()
+	if bin.Link(s.command, name) == nil {
 		return nil
 	}
 	// Another file system, or a file that this user may not link: make one copy, and link the other names to the copy.
-	if err := copyFile(s.command, at); err != nil {
+	if err := copyFile(s.command, bin, name); err != nil {
 		return err
 	}
-	s.command = at
+	s.command = s.path(binFolder, name)
 	return nil
+}
+
+// symlink makes a link in one of the shim's folders, and the folder if necessary.
+func (s *Shim) symlink(folder, to, name string) error {
+	in, err := s.folder.Sub(folder)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	return in.Symlink(to, name)
 }
 
 // putLoader notes the loader of a tool, if it has one.
@@ -209,20 +230,20 @@ func (s *Shim) putLoader(name, loader, libraries string) error {
 	if loader == "" {
 		return nil
 	}
-	err := os.Symlink(libraries, s.path(librariesLink))
+	err := s.folder.Symlink(libraries, librariesLink)
 	if errors.Is(err, fs.ErrExist) {
 		err = nil // the same for all tools
 	}
-	return errors.Join(err, os.MkdirAll(s.path(loaderFolder), 0o755), os.Symlink(loader, s.path(loaderFolder, name)))
+	return errors.Join(err, s.symlink(loaderFolder, loader, name))
 }
 
-func copyFile(from, to string) error {
+func copyFile(from string, folder *outfile.Folder, name string) error {
 	in, err := os.Open(from)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
+	out, err := folder.Create(name, 0o755)
 	if err != nil {
 		return err
 	}

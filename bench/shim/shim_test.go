@@ -840,3 +840,54 @@ func TestKeepInputs(t *testing.T) {
 		t.Error("the input of a call that writes nothing was kept")
 	}
 }
+
+// A subject can write in the shim's folder. Links that it makes there lead to no file outside of it: nothing there is read,
+// written or removed.
+func TestLinksOfASubject(t *testing.T) {
+	outside := t.TempDir()
+	kept := filepath.Join(outside, "fail-1")
+	if err := os.WriteFile(kept, []byte("kept"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := install(t, "", map[string]string{"iptables-restore": "cat"})
+	if err := s.KeepInputs(); err != nil {
+		t.Fatal(err)
+	}
+	for name, to := range map[string]string{"inputs/1": kept, "inputs/2": "/dev/zero", faultsFolder: outside} {
+		if err := os.Symlink(to, s.path(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, pid := range []int{1, 2} {
+		if text, err := s.Input(Call{PID: pid}); err == nil {
+			t.Errorf("the input of call %d was read through a link: %q", pid, text)
+		}
+	}
+	if err := s.Fail(1); err == nil {
+		t.Error("a fault was planted through a link")
+	}
+	if _, err := s.Refuse("text"); err == nil {
+		t.Error("a text was written through a link")
+	}
+	if n, err := s.ClearFaults(); err == nil {
+		t.Errorf("%d faults were removed through a link", n)
+	}
+	if err := errors.Join(os.Remove(s.path(callsFile)), os.Symlink(kept, s.path(callsFile))); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.Read(0); err == nil || strings.Contains(err.Error(), "kept") {
+		t.Errorf("calls were read through a link: %v", err)
+	}
+	if err := errors.Join(os.RemoveAll(s.path(realFolder)), os.Symlink(outside, s.path(realFolder))); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.put("new", "/bin/true"); err == nil {
+		t.Error("a tool was installed through a link")
+	}
+	if text, err := os.ReadFile(kept); err != nil || string(text) != "kept" {
+		t.Errorf("the file outside: %q, %v", text, err)
+	}
+	if entries, err := os.ReadDir(outside); err != nil || len(entries) != 1 {
+		t.Errorf("outside: %v, %v", entries, err)
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"synclab/bench/outfile"
 	"synclab/bench/shim/root"
 	"synclab/proxier/iptables"
 )
@@ -45,6 +46,10 @@ func Use(ctx context.Context, rootDir, dir string) (release func(), err error) {
 		return nil, err
 	}
 	s := &Shim{dir: dir}
+	if s.folder, err = outfile.MakeFolder(dir); err != nil {
+		return nil, err
+	}
+	defer s.folder.Close()
 	if s.command, err = Command(ctx); err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"synclab/bench/outfile"
 	"synclab/proxier/kernel"
 	"synclab/proxier/tracker"
 	"synclab/proxier/userspace"
@@ -27,7 +28,7 @@ type userspaceReader struct {
 }
 
 func newUserspace(families []corev1.IPFamily, log string) (*userspaceReader, error) {
-	file, err := os.OpenFile(log, os.O_RDONLY|os.O_CREATE, 0o644)
+	file, err := outfile.OpenBeside(log, os.O_RDONLY|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("endpoint log: %w", err)
 	}
