@@ -147,11 +147,12 @@ func startPrometheus(t *testing.T, program string, targets ...string) string {
 	var said strings.Builder
 	lines := bufio.NewScanner(io.TeeReader(stderr, &said))
 	listening := regexp.MustCompile(`msg="Listening on" address=(\S+)`)
-	for address := ""; lines.Scan(); {
+	for address, ready := "", false; lines.Scan(); { // the two lines come in either order
 		if m := listening.FindStringSubmatch(lines.Text()); m != nil {
 			address = m[1]
 		}
-		if strings.Contains(lines.Text(), "Server is ready to receive web requests") && address != "" {
+		ready = ready || strings.Contains(lines.Text(), "Server is ready to receive web requests")
+		if ready && address != "" {
 			go func() {
 				for lines.Scan() {
 				}
