@@ -17,10 +17,10 @@ import (
 )
 
 // Folder is a folder that was opened once. Another user may rename it, or what is in it, at any time: no file outside of
-// it is written or removed. Names are without slashes.
+// it is written or removed. Names of files to write are without slashes.
 type Folder struct {
-	Path string // for messages
-	root *os.Root
+	Path string   // for messages
+	Root *os.Root // for what needs no check of the file: relative paths, which lead nowhere outside
 }
 
 // OpenFolder opens a folder.
@@ -41,17 +41,17 @@ func MakeFolder(path string) (*Folder, error) {
 }
 
 // Close closes the descriptor.
-func (f *Folder) Close() error { return f.root.Close() }
+func (f *Folder) Close() error { return f.Root.Close() }
 
 // Sub opens a folder in the folder, and makes it if necessary.
 func (f *Folder) Sub(name string) (*Folder, error) {
-	if err := f.root.Mkdir(name, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := f.Root.Mkdir(name, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, err
 	}
-	if stat, err := f.root.Lstat(name); err != nil || !stat.IsDir() { // OpenRoot would wait for a FIFO's writer
+	if stat, err := f.Root.Lstat(name); err != nil || !stat.IsDir() { // OpenRoot would wait for a FIFO's writer
 		return nil, errors.Join(err, fmt.Errorf("%s: not a folder", filepath.Join(f.Path, name)))
 	}
-	root, err := f.root.OpenRoot(name)
+	root, err := f.Root.OpenRoot(name)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (f *Folder) Sub(name string) (*Folder, error) {
 
 // List returns the entries of the folder, sorted by name.
 func (f *Folder) List() ([]fs.DirEntry, error) {
-	folder, err := f.root.Open(".")
+	folder, err := f.Root.Open(".")
 	if err != nil {
 		return nil, err
 	}
@@ -72,59 +72,17 @@ func (f *Folder) List() ([]fs.DirEntry, error) {
 
 // Remove removes a file, or an empty folder. One that is not there is no error.
 func (f *Folder) Remove(name string) error {
-	_, err := f.Take(name)
-	return err
-}
-
-// Has reports whether the folder has a name.
-func (f *Folder) Has(name string) (bool, error) {
-	_, err := f.root.Lstat(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// Take is Remove. It reports whether this call has removed it, and no other process.
-func (f *Folder) Take(name string) (bool, error) {
-	err := f.root.Remove(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-// Symlink makes a link to any path.
-func (f *Folder) Symlink(to, name string) error { return f.root.Symlink(to, name) }
-
-// Link makes one more name of a file that is anywhere.
-func (f *Folder) Link(file, name string) error {
-	folder, err := f.root.Open(".")
-	if err != nil {
-		return err
-	}
-	defer folder.Close()
-	return unix.Linkat(unix.AT_FDCWD, file, int(folder.Fd()), name, 0)
-}
-
-// Create makes a new file. It is an error if the name exists.
-func (f *Folder) Create(name string, mode fs.FileMode) (*os.File, error) {
-	return f.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
-}
-
-// Open opens a file for reading. It follows no link.
-func (f *Folder) Open(name string) (*os.File, error) { return f.open(name, os.O_RDONLY, 0) }
-
-// RemoveAll removes what is at a relative path in the folder: a file, or a folder with all that is in it.
-func (f *Folder) RemoveAll(name string) error { return f.root.RemoveAll(name) }
-
-// Rename moves what is at a relative path to another one, both in the folder. One that is not there is no error.
-func (f *Folder) Rename(from, to string) error {
-	if err := f.root.Rename(from, to); !errors.Is(err, fs.ErrNotExist) {
+	if err := f.Root.Remove(name); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
 }
+
+// RemoveAll removes what is at a relative path: a file, or a folder with all that is in it.
+func (f *Folder) RemoveAll(name string) error { return f.Root.RemoveAll(name) }
+
+// Open opens a file for reading, by a relative path. It follows no link at its end, and opens regular files only.
+func (f *Folder) Open(name string) (*os.File, error) { return f.open(name, os.O_RDONLY, 0) }
 
 // Append is Append for a file of the folder.
 func (f *Folder) Append(name string, mode fs.FileMode) (*os.File, error) {
@@ -143,10 +101,10 @@ func (f *Folder) Read(name string) ([]byte, error) {
 
 func (f *Folder) open(name string, flags int, mode fs.FileMode) (*os.File, error) {
 	path := filepath.Join(f.Path, name)
-	if stat, err := f.root.Lstat(name); err == nil && !stat.Mode().IsRegular() { // os.Root follows links that stay in the folder
+	if stat, err := f.Root.Lstat(name); err == nil && !stat.Mode().IsRegular() { // os.Root follows links that stay in the folder
 		return nil, &fs.PathError{Op: "open", Path: path, Err: ErrNotRegular}
 	}
-	file, err := f.root.OpenFile(name, flags|unix.O_NONBLOCK, mode)
+	file, err := f.Root.OpenFile(name, flags|unix.O_NONBLOCK, mode)
 	return regular(file, err, path, flags)
 }
 
@@ -169,10 +127,10 @@ func (f *Folder) WriteWith(name string, mode fs.FileMode, write func(io.Writer) 
 	buffer := bufio.NewWriterSize(draft, 64<<10)
 	if err = errors.Join(write(buffer), buffer.Flush()); err == nil {
 		_ = draft.Chmod(mode &^ umask) // some file systems have no modes
-		err = f.root.Rename(draftName, name)
+		err = f.Root.Rename(draftName, name)
 	}
 	if err != nil {
-		err = errors.Join(err, f.root.Remove(draftName))
+		err = errors.Join(err, f.Root.Remove(draftName))
 	}
 	return Full(path, errors.Join(err, draft.Close()))
 }
@@ -192,7 +150,7 @@ func (f *Folder) draft() (*os.File, string, error) {
 	const tries = 100
 	for range tries {
 		name := draftPrefix + rand.Text()
-		file, err := f.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
+		file, err := f.Root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
 		if err != nil {
 			return nil, "", err
 		}
@@ -215,14 +173,14 @@ func (f *Folder) Sweep() {
 		if !entry.Type().IsRegular() || !strings.HasPrefix(name, draftPrefix) {
 			continue
 		}
-		file, err := f.root.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+		file, err := f.Root.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 		if err != nil {
 			continue
 		}
 		var stat unix.Stat_t
 		if unix.Fstat(int(file.Fd()), &stat) == nil && stat.Mode&unix.S_IFMT == unix.S_IFREG && int(stat.Uid) == os.Geteuid() &&
 			unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
-			_ = f.root.Remove(name) // only a name in this folder goes
+			_ = f.Root.Remove(name) // only a name in this folder goes
 		}
 		file.Close()
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -27,21 +28,21 @@ func (s *Shim) Refuse(texts ...string) (lift func() error, err error) {
 	lift = func() error {
 		var errs []error
 		for _, path := range paths {
-			if err := s.folder.Remove(path); err != nil {
+			if err := s.folder.Root.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				errs = append(errs, fmt.Errorf("shim: %w", err))
 			}
 		}
 		return errors.Join(errs...)
 	}
-	faults, err := s.folder.Sub(faultsFolder)
-	if err != nil {
+	if err := s.folder.Root.MkdirAll(faultsFolder, 0o755); err != nil {
 		return nil, fmt.Errorf("shim: %w", err)
 	}
-	defer faults.Close()
 	for _, text := range texts {
 		name := fmt.Sprintf("refuse-%d", s.planted.Add(1))
-		paths = append(paths, filepath.Join(faultsFolder, name))
-		if err := faults.Write(name, []byte(text), 0o644); err != nil { // at once: a call must not read an incomplete text
+		// Written under another name first: a call must not read an incomplete text.
+		half, path := filepath.Join(faultsFolder, "half-"+name), filepath.Join(faultsFolder, name)
+		paths = append(paths, path)
+		if err := errors.Join(s.folder.Root.WriteFile(half, []byte(text), 0o644), s.folder.Root.Rename(half, path)); err != nil {
 			return nil, errors.Join(fmt.Errorf("shim: %w", err), lift())
 		}
 	}
@@ -54,13 +55,12 @@ const mostTexts, mostTextBytes = 16, 4096
 // plant writes one file for each call; the program consumes a file by unlinking it. The folder exists only while there
 // may be faults, so that other calls need not read it.
 func (s *Shim) plant(kind string, n int) error {
-	faults, err := s.folder.Sub(faultsFolder)
-	if err != nil {
+	if err := s.folder.Root.MkdirAll(faultsFolder, 0o755); err != nil {
 		return fmt.Errorf("shim: %w", err)
 	}
-	defer faults.Close()
 	for range n {
-		if err := faults.Write(fmt.Sprintf("%s-%d", kind, s.planted.Add(1)), nil, 0o644); err != nil {
+		path := filepath.Join(faultsFolder, fmt.Sprintf("%s-%d", kind, s.planted.Add(1)))
+		if err := s.folder.Root.WriteFile(path, nil, 0o644); err != nil {
 			return fmt.Errorf("shim: %w", err)
 		}
 	}
@@ -70,11 +70,10 @@ func (s *Shim) plant(kind string, n int) error {
 // KeepInputs makes each call that writes rules keep its standard input, if that is a pipe. It then reads all of it before
 // the tool starts.
 func (s *Shim) KeepInputs() error {
-	inputs, err := s.folder.Sub(inputsFolder)
-	if err != nil {
+	if err := s.folder.Root.MkdirAll(inputsFolder, 0o755); err != nil {
 		return fmt.Errorf("shim: %w", err)
 	}
-	return inputs.Close()
+	return nil
 }
 
 // Input returns the kept standard input of a call.
@@ -93,31 +92,22 @@ func (s *Shim) Input(c Call) ([]byte, error) {
 
 // ClearFaults removes the faults that no call has consumed, and returns their number.
 func (s *Shim) ClearFaults() (left int, err error) {
-	switch has, err := s.folder.Has(faultsFolder); {
-	case err != nil:
-		return 0, fmt.Errorf("shim: %w", err)
-	case !has:
+	entries, err := fs.ReadDir(s.folder.Root.FS(), faultsFolder)
+	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}
-	faults, err := s.folder.Sub(faultsFolder)
-	if err != nil {
-		return 0, fmt.Errorf("shim: %w", err)
-	}
-	defer faults.Close()
-	entries, err := faults.List()
 	if err != nil {
 		return 0, fmt.Errorf("shim: %w", err)
 	}
 	for _, entry := range entries {
-		taken, err := faults.Take(entry.Name())
-		if err != nil {
+		err := s.folder.Root.Remove(filepath.Join(faultsFolder, entry.Name()))
+		if err == nil {
+			left++
+		} else if !errors.Is(err, fs.ErrNotExist) {
 			return left, fmt.Errorf("shim: %w", err)
 		}
-		if taken {
-			left++
-		}
 	}
-	if err := s.folder.Remove(faultsFolder); err != nil {
+	if err := s.folder.Root.Remove(faultsFolder); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return left, fmt.Errorf("shim: %w", err)
 	}
 	return left, nil

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/outfile"
@@ -39,7 +40,7 @@ type Options struct {
 // Shim is an installed shim.
 type Shim struct {
 	dir     string
-	folder  *outfile.Folder // dir: subjects may write in it, so its files are found by the descriptor
+	folder  *outfile.Folder // dir. The subject may write in it, so its files are found by this descriptor
 	command string
 	planted atomic.Int64
 }
@@ -88,12 +89,10 @@ func Install(ctx context.Context, opts Options) (*Shim, error) {
 	if s.folder, err = outfile.MakeFolder(dir); err != nil {
 		return nil, fmt.Errorf("shim: %w", err)
 	}
-	for _, name := range []string{binFolder, realFolder} {
-		folder, err := s.folder.Sub(name)
-		if err != nil {
+	for _, folder := range []string{binFolder, realFolder} {
+		if err := s.folder.Root.MkdirAll(folder, 0o755); err != nil {
 			return nil, fmt.Errorf("shim: %w", err)
 		}
-		folder.Close()
 	}
 	if err := upstream.MayRun(dir); err != nil {
 		return nil, fmt.Errorf("shim: %w: let TMPDIR name another folder", err)
@@ -139,7 +138,7 @@ func (s *Shim) SetVariant(variant string) error {
 			return fmt.Errorf("shim: %w", err)
 		}
 		for _, folder := range []string{realFolder, loaderFolder, binFolder} {
-			if err := s.folder.Remove(filepath.Join(folder, name)); err != nil {
+			if err := s.folder.Root.Remove(filepath.Join(folder, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return fmt.Errorf("shim: %w", err)
 			}
 		}
@@ -196,33 +195,23 @@ func (s *Shim) find(name string) (string, error) {
 // put installs the program in front of a tool. It makes a hard link or a copy, not a symbolic link, because the program
 // finds its folder by its own path.
 func (s *Shim) put(name, tool string) error {
-	if err := s.symlink(realFolder, tool, name); err != nil {
+	if err := s.folder.Root.Symlink(tool, filepath.Join(realFolder, name)); err != nil {
 		return err
 	}
-	bin, err := s.folder.Sub(binFolder)
+	bin, err := s.folder.Root.Open(binFolder)
 	if err != nil {
 		return err
 	}
 	defer bin.Close()
-	if bin.Link(s.command, name) == nil {
+	if unix.Linkat(unix.AT_FDCWD, s.command, int(bin.Fd()), name, 0) == nil {
 		return nil
 	}
 	// Another file system, or a file that this user may not link: make one copy, and link the other names to the copy.
-	if err := copyFile(s.command, bin, name); err != nil {
+	if err := s.copyFile(s.command, filepath.Join(binFolder, name)); err != nil {
 		return err
 	}
 	s.command = s.path(binFolder, name)
 	return nil
-}
-
-// symlink makes a link in one of the shim's folders, and the folder if necessary.
-func (s *Shim) symlink(folder, to, name string) error {
-	in, err := s.folder.Sub(folder)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	return in.Symlink(to, name)
 }
 
 // putLoader notes the loader of a tool, if it has one.
@@ -230,20 +219,21 @@ func (s *Shim) putLoader(name, loader, libraries string) error {
 	if loader == "" {
 		return nil
 	}
-	err := s.folder.Symlink(libraries, librariesLink)
+	err := s.folder.Root.Symlink(libraries, librariesLink)
 	if errors.Is(err, fs.ErrExist) {
 		err = nil // the same for all tools
 	}
-	return errors.Join(err, s.symlink(loaderFolder, loader, name))
+	return errors.Join(err, s.folder.Root.MkdirAll(loaderFolder, 0o755), s.folder.Root.Symlink(loader, filepath.Join(loaderFolder, name)))
 }
 
-func copyFile(from string, folder *outfile.Folder, name string) error {
+// copyFile copies a file to a relative path in the shim's folder.
+func (s *Shim) copyFile(from, to string) error {
 	in, err := os.Open(from)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	out, err := folder.Create(name, 0o755)
+	out, err := s.folder.Root.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
 	if err != nil {
 		return err
 	}

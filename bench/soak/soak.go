@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -51,8 +52,8 @@ type Options struct {
 // Soak is a running soak.
 type Soak struct {
 	o       Options
-	folder  *outfile.Folder
-	mu      sync.Mutex // protects the fields below
+	folder  *outfile.Folder // o.Dir, while Run runs
+	mu      sync.Mutex      // protects the fields below
 	summary Summary
 	doing   string
 }
@@ -233,7 +234,7 @@ func (k *Soak) minimize(ctx context.Context, s *scenarios.Scenario, f *Failed) e
 			for _, failure := range o.Failures {
 				if failure.like(first) {
 					failed++
-					return true, errors.Join(folder.RemoveAll(kept), folder.Rename(dir, kept))
+					return true, errors.Join(folder.RemoveAll(kept), keep(folder, dir, kept))
 				}
 			}
 			return false, folder.RemoveAll(dir)
@@ -258,6 +259,14 @@ func (k *Soak) minimize(ctx context.Context, s *scenarios.Scenario, f *Failed) e
 		return ctx.Err()
 	}
 	return err
+}
+
+// keep moves a run's folder, if it exists.
+func keep(in *outfile.Folder, from, to string) error {
+	if err := in.Root.Rename(from, to); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 func (k *Soak) tellSteps(file string, s *scenarios.Scenario, came string) {

@@ -44,13 +44,8 @@ func groupCommands(root *cobra.Command, all bool) {
 	last := commandGroups[len(commandGroups)-1].title
 	root.SetHelpCommandGroupID(last)
 	root.SetCompletionCommandGroupID(last)
-	root.PersistentFlags().Bool(helpAll, false, "help with all flags")
-	if root.Annotations == nil {
-		root.Annotations = map[string]string{}
-	}
-	if all {
-		root.Annotations[helpAll] = ""
-	}
+	given := root.PersistentFlags().Bool(helpAll, false, "help with all flags")
+	*given = all // helpArgs took it from the arguments
 	addTemplateFuncs()
 	usage := strings.NewReplacer(".LocalFlags.FlagUsages", "localFlags .", ".InheritedFlags.FlagUsages", "inheritedFlags .").Replace(root.UsageTemplate())
 	root.SetUsageTemplate(usage)
@@ -59,12 +54,12 @@ func groupCommands(root *cobra.Command, all bool) {
 // addTemplateFuncs adds the functions of the usage's template, once: cobra keeps them in a global map, and tests run the
 // program many times at once.
 var addTemplateFuncs = sync.OnceFunc(func() {
-	all := func(cmd *cobra.Command) bool {
-		_, all := cmd.Root().Annotations[helpAll]
-		return all
+	help := func(flags *pflag.FlagSet, cmd *cobra.Command) string {
+		all, _ := cmd.Root().PersistentFlags().GetBool(helpAll) // every root has it
+		return flagHelp(flags, all)
 	}
-	cobra.AddTemplateFunc("localFlags", func(cmd *cobra.Command) string { return flagHelp(cmd.LocalFlags(), all(cmd)) })
-	cobra.AddTemplateFunc("inheritedFlags", func(cmd *cobra.Command) string { return flagHelp(cmd.InheritedFlags(), all(cmd)) })
+	cobra.AddTemplateFunc("localFlags", func(cmd *cobra.Command) string { return help(cmd.LocalFlags(), cmd) })
+	cobra.AddTemplateFunc("inheritedFlags", func(cmd *cobra.Command) string { return help(cmd.InheritedFlags(), cmd) })
 })
 
 // addHelp adds cobra's command help, which would print the help of synclab for an unknown command, and succeed.
