@@ -3,21 +3,41 @@ package netns
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
-// globals are files that affect the whole machine, not one namespace. Container runtimes make the same files read-only.
-var globals = []string{"/sys", "/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs"}
+// globals returns the files that affect the whole machine, not one namespace: /sys, and what /proc has besides processes
+// and links to their parts, if it is a folder or can be written.
+func globals() ([]string, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	all := []string{"/sys"}
+	for _, entry := range entries {
+		name := entry.Name()
+		stat, err := entry.Info()
+		if err != nil || strings.Trim(name, "0123456789") == "" || stat.Mode()&fs.ModeSymlink != 0 || !stat.IsDir() && stat.Mode().Perm()&0o222 == 0 {
+			continue
+		}
+		all = append(all, "/proc/"+name)
+	}
+	return all, nil
+}
 
 // ownSysctls belong to the network namespace.
 const ownSysctls = "/proc/sys/net"
 
-// keptCapabilities allow rules, sockets, eBPF maps, files and child processes. The dropped ones allow mounts, kernel
-// modules, raw I/O, setting the clock, ptrace, perf events, and opening files by handle, which paths may hide.
+// keptCapabilities allow rules, sockets, files and child processes. The dropped ones allow mounts, kernel modules, raw I/O,
+// setting the clock, ptrace, perf events, and opening files by handle, which paths may hide. CAP_BPF is kept only for a
+// subject that Synclab mounted a BPF file system for: no namespace separates BPF, and with CAP_NET_ADMIN a process of real
+// root can attach a program to any cgroup of the machine.
 var keptCapabilities = map[uintptr]bool{
 	unix.CAP_NET_ADMIN: true, unix.CAP_NET_RAW: true, unix.CAP_NET_BIND_SERVICE: true, unix.CAP_NET_BROADCAST: true,
-	unix.CAP_BPF:   true,
 	unix.CAP_CHOWN: true, unix.CAP_DAC_OVERRIDE: true, unix.CAP_FOWNER: true, unix.CAP_FSETID: true,
 	unix.CAP_SETUID: true, unix.CAP_SETGID: true, unix.CAP_SETPCAP: true, unix.CAP_SETFCAP: true, unix.CAP_KILL: true,
 	unix.CAP_IPC_LOCK: true, unix.CAP_IPC_OWNER: true, unix.CAP_SYS_NICE: true, unix.CAP_SYS_RESOURCE: true,
@@ -67,7 +87,7 @@ func dropCapabilities() error {
 	}
 	final := false
 	for capability := uintptr(0); capability < 64; capability++ {
-		if keptCapabilities[capability] {
+		if keptCapabilities[capability] || capability == unix.CAP_BPF && ownBPF.Load() {
 			continue
 		}
 		set, bit := &sets[capability/32], uint32(1)<<(capability%32)
@@ -97,7 +117,11 @@ func dropCapabilities() error {
 
 // readOnly makes all mounts read-only, except those that belong to the namespaces.
 func readOnly() error {
-	for _, path := range append([]string{ownSysctls}, globals...) {
+	paths, err := globals()
+	if err != nil {
+		return err
+	}
+	for _, path := range append([]string{ownSysctls}, paths...) {
 		if err := unix.Mount(path, path, "", unix.MS_BIND|unix.MS_REC, ""); err != nil && !errors.Is(err, unix.ENOENT) { // not every kernel has all
 			return fmt.Errorf("%s: %w", path, err)
 		}

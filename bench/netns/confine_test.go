@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
 
 	"synclab/bench/netns"
@@ -17,7 +19,7 @@ import (
 
 // machines are files through which real root can change the machine; own belongs to the namespace.
 var (
-	machines = []string{"/proc/sys/vm/swappiness", "/proc/sys/kernel/panic", "/proc/sysrq-trigger", "/sys/kernel", "/sys/fs/cgroup", "/sys/fs/bpf"}
+	machines = []string{"/proc/sys/vm/swappiness", "/proc/sys/kernel/panic", "/proc/sysrq-trigger", "/proc/driver", "/proc/mtrr", "/proc/scsi", "/sys/kernel", "/sys/fs/cgroup", "/sys/fs/bpf"}
 	own      = "/proc/sys/net/ipv4/ip_forward"
 )
 
@@ -32,11 +34,31 @@ func reach() {
 	if err := unix.Mount("none", "/", "no-such-filesystem", 0, ""); err != unix.EPERM {
 		fmt.Println("mounts", err)
 	}
+	lock := os.Getenv("XTABLES_LOCKFILE")
+	if unix.Access(filepath.Dir(lock), unix.W_OK) != nil {
+		fmt.Println("cannot write to the run's folder")
+	}
+	if os.Rename(lock, lock+".old") == nil {
+		fmt.Println("replaces the lock", os.Rename(lock+".old", lock))
+	}
+	if loadsBPF() {
+		fmt.Println("loads BPF")
+	}
 	for capability := uintptr(0); capability <= unix.CAP_LAST_CAP; capability++ {
 		if held, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, capability, 0, 0, 0); err == nil && held == 1 {
 			fmt.Println("holds", capability)
 		}
 	}
+}
+
+// loadsBPF reports whether this process can load a program that could be attached to a cgroup. It attaches nothing.
+func loadsBPF() bool {
+	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.CGroupSKB, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 1), asm.Return()}})
+	if err != nil {
+		return false
+	}
+	program.Close()
+	return true
 }
 
 func TestConfine(t *testing.T) {
@@ -62,7 +84,7 @@ func TestConfine(t *testing.T) {
 		return string(out)
 	}
 	confine := func() error {
-		open, err := netns.Confine(netns.Kept{Read: []string{os.Args[0]}})
+		open, err := netns.Confine(netns.Kept{Read: []string{os.Args[0]}, Write: []string{filepath.Dir(os.Getenv("XTABLES_LOCKFILE"))}})
 		if open != nil {
 			t.Log("files are not protected:", open)
 		}
@@ -95,6 +117,14 @@ func TestConfine(t *testing.T) {
 	if strings.Contains(confined, "mounts") {
 		t.Error("a confined process can mount")
 	}
+	for _, unwanted := range []string{"cannot write to the run's folder", "replaces the lock"} {
+		if strings.Contains(confined, unwanted) {
+			t.Errorf("a confined process %s", unwanted)
+		}
+	}
+	if strings.Contains(confined, "loads BPF") {
+		t.Error("a confined process can load BPF programs, and so attach them to the machine's cgroups")
+	}
 	// In a container, root may lack CAP_SETPCAP. Then the bounding set stays, and no_new_privs has no effect on this
 	// test.
 	lacking := started(func() error {
@@ -122,7 +152,7 @@ func TestConfine(t *testing.T) {
 		t.Logf("not tested with a BPF file system of the namespace: %v", err)
 		return
 	}
-	if confined = started(confine); !strings.Contains(confined, "writes /sys/fs/bpf\n") || strings.Contains(confined, "writes /sys/kernel\n") {
+	if confined = started(confine); !strings.Contains(confined, "writes /sys/fs/bpf\n") || strings.Contains(free, "loads BPF") != strings.Contains(confined, "loads BPF") || strings.Contains(confined, "writes /sys/kernel\n") {
 		t.Errorf("with a BPF file system of the namespace, a confined process reaches %q", confined)
 	}
 }

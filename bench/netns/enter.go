@@ -98,6 +98,7 @@ func Enter() (*Lab, error) {
 		return nil, err
 	}
 	ownProc()
+	pinLock(lab.LockFile)
 	if err := loopbackUp(); err != nil {
 		if errors.Is(err, unix.EPERM) && lab.User {
 			// Ubuntu allows the clone, but removes the capabilities.
@@ -185,6 +186,15 @@ func ownProc() {
 		return
 	}
 	_ = unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
+}
+
+// pinLock makes the lock file a mount point, in this mount namespace and those made of it: a subject, which may write to the
+// folder, then cannot put a link to another file in its place, which the tools of the lab would follow. Where mounts are
+// forbidden, the file stays as it is.
+func pinLock(file string) {
+	if file != "" {
+		_ = unix.Mount(file, file, "", unix.MS_BIND, "")
+	}
 }
 
 // InUserNamespace reports whether this process is outside the machine's initial user namespace, which maps all ids to

@@ -125,6 +125,19 @@ func readBounded(r io.Reader, path string) ([]byte, error) {
 	return text, err
 }
 
+// ReadOpened reads an opened file from an offset to its end. It refuses more bytes than most, before it reads: a subject can
+// make a file of any size that has no content.
+func ReadOpened(f *os.File, from, most int64) ([]byte, error) {
+	stat, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if stat.Size()-from > most {
+		return nil, fmt.Errorf("%s: larger than %d MiB", f.Name(), most>>20)
+	}
+	return io.ReadAll(io.NewSectionReader(f, from, most))
+}
+
 // Unpack reads a file that is packed with gzip, of at most 64 MiB and so many bytes unpacked.
 func Unpack(path string, most int64) ([]byte, error) {
 	packed, err := Read(path)

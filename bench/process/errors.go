@@ -86,7 +86,9 @@ func (e *Errors) Read(r io.Reader) error {
 			}
 			entry = []string{text[len(m[0]):]}
 		case klog && strings.HasPrefix(text, "\t"), klog && strings.HasPrefix(text, " >"):
-			entry = append(entry, text)
+			if len(entry) < mostOfEntry {
+				entry = append(entry, text)
+			}
 		case elsewhere.MatchString(text) && !harmless.MatchString(text):
 			end()
 			to, entry = e, []string{text}
@@ -105,8 +107,12 @@ func (e *Errors) Read(r io.Reader) error {
 	}
 }
 
-// mostOfLine is the most bytes of a line that are read; the rest is skipped.
-const mostOfLine = 16 << 10
+// Bounds of what is read of a log: bytes of a line, whose rest is skipped, lines of an entry, and bytes at the log's end.
+const (
+	mostOfLine  = 16 << 10
+	mostOfEntry = 64
+	mostOfLog   = 256 << 20
+)
 
 func line(r *bufio.Reader) (string, error) {
 	text, more, err := r.ReadLine()
@@ -124,5 +130,10 @@ func (p *Process) Errors(to *Errors) {
 		return
 	}
 	defer f.Close()
-	_ = to.Read(io.NewSectionReader(f, p.log, 1<<62)) // a part is better than nothing
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return
+	}
+	from := max(p.log, size-mostOfLog)
+	_ = to.Read(io.NewSectionReader(f, from, size-from)) // a part is better than nothing
 }

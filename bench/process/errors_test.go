@@ -28,6 +28,7 @@ func TestErrorsOfALog(t *testing.T) {
 			return text
 		}(), []string{"error of t", "error of s", "error of r"}},
 		{"a line that does not end", "error " + strings.Repeat("x", 3*mostOfLine) + "\nerror here", []string{"error here", "error " + strings.Repeat("x", mostOfLine-6)}},
+		{"an entry that does not end", "E1125 22:00:00.000001     1 a.go:1] first\n" + strings.Repeat("\tmore\n", 2*mostOfEntry), []string{"first" + strings.Repeat(" more", mostOfEntry-1)}},
 		{"empty", "", nil},
 	} {
 		e := Errors{Most: 3}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -340,6 +341,22 @@ func TestMemory(t *testing.T) {
 	parent.Kill()
 	if _, err := parent.PeakRSS(); err == nil {
 		t.Error("a peak after the end")
+	}
+}
+
+// Of a log of any size, the errors at its end are read.
+func TestErrorsOfAHugeLog(t *testing.T) {
+	opts := shell(`truncate -s 1T "$LOG"; echo >>"$LOG"; echo "fatal: last" >>"$LOG"`)
+	opts.LogFile = filepath.Join(t.TempDir(), "subject.log")
+	opts.Env = append(os.Environ(), "LOG="+opts.LogFile)
+	p, err := Start(t.Context(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-p.Done()
+	errs := Errors{Most: 3}
+	if p.Errors(&errs); !slices.Equal(errs.Lines(), []string{"fatal: last"}) {
+		t.Errorf("%q", errs.Lines())
 	}
 }
 

@@ -6,13 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+
+	"synclab/bench/outfile"
 )
 
 // Call is one call of a tool.
@@ -96,6 +97,12 @@ func (c *Call) UnmarshalJSON(line []byte) error {
 	return nil
 }
 
+// Bounds in bytes of what is read at once: a million calls, and the input of 50,000 Services three times over.
+const (
+	mostOfCalls = 256 << 20
+	mostOfInput = 1 << 30
+)
+
 // Read returns the calls that have ended so far, in the order of their ends. It starts at from, the next of an earlier
 // Read; 0 is the first call.
 func (s *Shim) Read(from int64) (calls []Call, next int64, err error) {
@@ -104,7 +111,7 @@ func (s *Shim) Read(from int64) (calls []Call, next int64, err error) {
 		return nil, from, fmt.Errorf("shim: calls: %w", err)
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.NewSectionReader(f, from, 1<<62))
+	text, err := outfile.ReadOpened(f, from, mostOfCalls)
 	if err != nil {
 		return nil, from, fmt.Errorf("shim: calls: %w", err)
 	}

@@ -4,10 +4,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"time"
+
+	"synclab/bench/temporary"
 )
 
 // The measured tool only reads its input. Its name makes the shim copy the input through a pipe, as for a restore.
@@ -20,12 +21,13 @@ const (
 // size bytes from a pipe, in turns through a shim and without. A sample is the difference of a pair. It may be
 // negative, and includes writing the line. These calls are not among the calls of s.
 func (s *Shim) Cost(ctx context.Context, n, size int) ([]time.Duration, error) {
-	dir, err := os.MkdirTemp(s.dir, "cost-*")
+	// Not in the folder of s: a subject may write there, and the programs run without its confinement.
+	dir, err := temporary.New("")
 	if err != nil {
 		return nil, fmt.Errorf("shim: cost: %w", err)
 	}
-	defer os.RemoveAll(dir)
-	measured, err := Install(ctx, Options{Dir: dir, Tools: []string{}, Command: s.command})
+	defer dir.Remove()
+	measured, err := Install(ctx, Options{Dir: dir.Path, Tools: []string{}, Command: s.command})
 	if err != nil {
 		return nil, err
 	}

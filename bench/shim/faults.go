@@ -3,11 +3,12 @@ package shim
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"synclab/bench/outfile"
 )
 
 // Fail makes the next n calls that write rules (…-restore, nft -f) fail with exit status 1 before they read anything.
@@ -83,7 +84,7 @@ func (s *Shim) Input(c Call) ([]byte, error) {
 		return nil, fmt.Errorf("shim: %w", err)
 	}
 	defer f.Close()
-	text, err := io.ReadAll(f)
+	text, err := outfile.ReadOpened(f, 0, mostOfInput)
 	if err != nil {
 		return nil, fmt.Errorf("shim: %w", err)
 	}

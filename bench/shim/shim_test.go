@@ -843,6 +843,25 @@ func TestKeepInputs(t *testing.T) {
 
 // A subject can write in the shim's folder. Links that it makes there lead to no file outside of it: nothing there is read,
 // written or removed.
+// A subject can make files of any size in the shim's folder. None is read into memory.
+func TestHugeFilesOfASubject(t *testing.T) {
+	s := install(t, "", map[string]string{"iptables-restore": "cat"})
+	if err := s.KeepInputs(); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"inputs/1", callsFile} {
+		if err := errors.Join(os.WriteFile(s.path(name), nil, 0o600), os.Truncate(s.path(name), 1<<40)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Input(Call{PID: 1}); err == nil || !strings.Contains(err.Error(), "larger than 1024 MiB") {
+		t.Errorf("an input of 1 TiB: %v", err)
+	}
+	if _, _, err := s.Read(0); err == nil || !strings.Contains(err.Error(), "larger than 256 MiB") {
+		t.Errorf("1 TiB of calls: %v", err)
+	}
+}
+
 func TestLinksOfASubject(t *testing.T) {
 	outside := t.TempDir()
 	kept := filepath.Join(outside, "fail-1")

@@ -89,7 +89,7 @@ func (r *Root) loader(file string) (string, error) {
 		if part.Type != elf.PT_INTERP {
 			continue
 		}
-		text, err := io.ReadAll(part.Open())
+		text, err := io.ReadAll(io.LimitReader(part.Open(), 4096)) // the longest path
 		if err != nil {
 			return "", fmt.Errorf("%s: %w", file, err)
 		}
