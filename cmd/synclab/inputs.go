@@ -432,6 +432,9 @@ func (f *clusterFlags) registerExec(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.allowExec, "allow-exec-plugins", false, "as root too, run the program that the kubeconfig names for credentials")
 }
 
+// mostOfKubeconfig is the size in bytes of the largest kubeconfig. One with hundreds of clusters has some hundred KiB.
+const mostOfKubeconfig = 16 << 20
+
 // restConfig reads the kubeconfig. Errors are usage errors.
 func (f clusterFlags) restConfig() (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
@@ -440,7 +443,10 @@ func (f clusterFlags) restConfig() (*rest.Config, error) {
 	for _, path := range append([]string{rules.ExplicitPath}, rules.Precedence...) {
 		// Not kept open: client-go reads the files by their names.
 		if f, err := outfile.OpenInput(context.Background(), path); err == nil {
-			f.Close()
+			stat, err := f.Stat()
+			if f.Close(); err == nil && stat.Size() > mostOfKubeconfig {
+				return nil, badInput(fmt.Errorf("kubeconfig: %s: larger than %d MiB", path, mostOfKubeconfig>>20))
+			}
 		} else if errors.Is(err, outfile.ErrNotRegular) {
 			return nil, badInput(fmt.Errorf("kubeconfig: %w", err))
 		}

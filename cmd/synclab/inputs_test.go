@@ -90,14 +90,26 @@ func TestInputsAreRegular(t *testing.T) {
 		unix.Mkfifo(filepath.Join(at("run"), "summary.json"), 0o600), os.Symlink("/dev/zero", filepath.Join(at("zero"), "summary.json"))); err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range []string{at("fifo.yaml"), at("zero.yaml")} {
-		for _, args := range [][]string{
+	of := func(file string) [][]string {
+		return [][]string{
 			{"run", file}, {"rules", "-f", file}, {"rules", "cold-start", "--proxy-config", file}, {"run", "cold-start", "--exec-config", file},
 			{"report", "--bench", file}, {"plan", "--churn-from", file}, {"capture", "-o", "-", "--kubeconfig", file},
-		} {
+		}
+	}
+	for _, file := range []string{at("fifo.yaml"), at("zero.yaml")} {
+		for _, args := range of(file) {
 			if status, _, stderr := invoke(t, args...); status != exitUsage || !strings.Contains(stderr, "not a regular file") {
 				t.Errorf("%v: status %d, %s", args, status, stderr)
 			}
+		}
+	}
+	huge := at("huge.yaml")
+	if err := errors.Join(os.WriteFile(huge, nil, 0o600), os.Truncate(huge, 1<<40)); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range of(huge) {
+		if status, _, stderr := invoke(t, args...); status != exitUsage || !strings.Contains(stderr, "MiB") && !strings.Contains(stderr, "too long") {
+			t.Errorf("%v of 1 TiB: status %d, %s", args, status, stderr)
 		}
 	}
 	if _, _, stderr := invoke(t, "report", "--index", dir); !strings.Contains(stderr, "no run with a report") {

@@ -87,7 +87,10 @@ type Decoder struct {
 }
 
 // NewDecoder returns a Decoder that reads from r.
-func NewDecoder(r io.Reader) *Decoder { return &Decoder{r: bufio.NewReaderSize(r, 1<<16)} }
+func NewDecoder(r io.Reader) *Decoder { return &Decoder{r: bufio.NewReaderSize(r, mostOfLine)} }
+
+// mostOfLine is the size in bytes of the longest line: an API server accepts objects of 3 MiB.
+const mostOfLine = 4 << 20
 
 // Snapshot reads the snapshot. Call it before Next.
 func (d *Decoder) Snapshot() (*sim.Objects, error) {
@@ -130,13 +133,16 @@ func (d *Decoder) Next() (Change, error) {
 
 func (d *Decoder) read() (line, runtime.Object, error) {
 	var l line
-	text, err := d.r.ReadBytes('\n')
+	text, err := d.r.ReadSlice('\n')
 	if err == io.EOF && len(text) == 0 {
 		return l, nil, io.EOF
 	}
 	d.number++
-	if err == io.EOF {
+	switch err {
+	case io.EOF:
 		err = io.ErrUnexpectedEOF // a line without an end: its writer was killed
+	case bufio.ErrBufferFull:
+		err = fmt.Errorf("longer than %d MiB", mostOfLine>>20)
 	}
 	if err == nil {
 		err = strict(text, &l)

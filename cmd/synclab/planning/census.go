@@ -1,7 +1,6 @@
 package planning
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -213,7 +212,7 @@ func ReadTrace(ctx context.Context, path string) (*recordedChurn, error) {
 		return nil, fmt.Errorf("--churn-from: %w", err)
 	}
 	defer file.Close()
-	decoder := live.NewDecoder(bufio.NewReader(file))
+	decoder := live.NewDecoder(file)
 	r := &recordedChurn{path: path}
 	if r.Snapshot, err = decoder.Snapshot(); err != nil {
 		return nil, fmt.Errorf("--churn-from %s: not a recorded trace: %w", path, err)
