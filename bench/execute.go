@@ -92,9 +92,10 @@ type ExecuteOptions struct {
 	parsed     []subject.Spec // of Subjects
 	running    []subject.Spec // those and the ones that step migrate starts
 	tools      pass.Tools
-	ends       time.Time         // of the budget of Until
-	before     string            // the subject of the previous pass
-	guests     map[string]string // paths of kernels other than the machine's, by name
+	own        map[string]ownConfig // of subjects that have one, by its name
+	ends       time.Time            // of the budget of Until
+	before     string               // the subject of the previous pass
+	guests     map[string]string    // paths of kernels other than the machine's, by name
 }
 
 // Progress is the progress of a run.
@@ -212,13 +213,8 @@ func (o *ExecuteOptions) fill() error {
 		if err := subject.Available(); err != nil {
 			return err
 		}
-		if strings.HasPrefix(subject.Version, "src:") && subject.Source == "" {
-			return fmt.Errorf("subject %s: name the folder of its checkout: kube-proxy@%s=DIR/…", subject.Name, subject.Version)
-		}
-		for _, other := range o.parsed {
-			if other.Version == subject.Version && other.Source != subject.Source {
-				return fmt.Errorf("subjects %s and %s are of two folders: checkouts need different names", other.Name, subject.Name)
-			}
+		if err := o.readOwn(subject); err != nil {
+			return err
 		}
 		if checks := slices.ContainsFunc(o.Scenario.Steps, func(s scenarios.Step) bool { return s.Check != nil && !check.AsksOnly(s.Check.Invariants) }); checks && !subject.RulesCarry() {
 			return fmt.Errorf("subject %s: step check evaluates rules of iptables or nftables, but rules alone do not carry this subject's packets: leave it out", subject.Name)
@@ -236,6 +232,9 @@ func (o *ExecuteOptions) fill() error {
 		}
 		if err := to.Available(); err != nil {
 			return err
+		}
+		if to.Config != "" || to.Tools != "" {
+			return fmt.Errorf("step migrate: %s: +config and +tools are for subjects of a run", to.Name)
 		}
 		o.running = append(o.running, to)
 	}
@@ -385,6 +384,11 @@ func (o *ExecuteOptions) runSlot(ctx context.Context, w *raw.RunWriter, p slot, 
 	if about, err := subject.Parse(p.subject); err == nil {
 		o.before = about.Name
 	}
+	release, err := o.useOwn(ctx, p.subject, &assignment)
+	if err != nil {
+		return false, err
+	}
+	defer release()
 	stdin, told, err := o.tell(ctx, assignment)
 	if err != nil {
 		return false, err

@@ -2,6 +2,8 @@ package bench
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,6 +24,52 @@ func TestSettingsNeedAProcess(t *testing.T) {
 	o := ExecuteOptions{running: []subject.Spec{tuned}, Feed: raw.FeedInformers}
 	if err := o.prepareTools(context.Background(), &raw.Run{}); err == nil || !strings.Contains(err.Error(), "needs a separate process") {
 		t.Errorf("with informers: %v", err)
+	}
+}
+
+// A subject has its own configuration, whose digest is in run.json.
+func TestOwnConfig(t *testing.T) {
+	tr := newTrial(t, "cold-start", 10)
+	file := filepath.Join(t.TempDir(), "strict.yaml")
+	if err := os.WriteFile(file, []byte("apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\niptables: {masqueradeAll: true}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	plain := tr.options.Subjects[0]
+	rules := map[string]string{}
+	tr.options.Subjects = []string{plain, plain + "+config:strict=" + file}
+	tr.options.Dump = func(subject, text string) { rules[subject] = text }
+	tr.mustExecute()
+	if digest := tr.run.Programs["+config:strict"]; !strings.HasPrefix(digest, "sha256:") || tr.run.Subjects[1] != plain+"+config:strict" {
+		t.Errorf("%q of %q", digest, tr.run.Subjects)
+	}
+	spared := func(subject string) int { return strings.Count(rules[subject], "! -s ") }
+	if usual, all := spared(tr.options.Subjects[0]), spared(tr.options.Subjects[1]); usual-all != 10 {
+		t.Errorf("%d rules spare the pods from masquerading, and %d with masqueradeAll", usual, all)
+	}
+}
+
+// Files of single subjects are checked before a run begins, and a name is one file.
+func TestOwnFilesAreChecked(t *testing.T) {
+	dir := t.TempDir()
+	bad := filepath.Join(dir, "bad.yaml")
+	if err := os.WriteFile(bad, []byte("apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nmode: fast\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		subjects []string
+		want     string
+	}{
+		{[]string{"synclab/nftables+config:a"}, "want the path of +config:a, too: +config:a=PATH"},
+		{[]string{"kube-proxy@src:a/nftables"}, "want the path of @src:a, too"},
+		{[]string{"synclab/nftables+config:a=" + dir + "/none"}, "no such file"},
+		{[]string{"kube-proxy/nftables+config:a=" + bad}, bad + ":3: mode"},
+		{[]string{"synclab@src:a=/x/nftables", "synclab@src:a=/y/nftables+bucket"}, "have one name for two paths"},
+		{[]string{"kube-proxy/ipvs+tools:a=/x", "kube-proxy/ipvs+tools:a=/y+gogc50"}, "have one name for two paths"},
+	} {
+		o := ExecuteOptions{Subjects: c.subjects, Scenario: &scenarios.Scenario{}}
+		if err := o.fill(); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v; want %q", c.subjects, err, c.want)
+		}
 	}
 }
 

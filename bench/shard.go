@@ -15,6 +15,7 @@ import (
 
 	"synclab/bench/outfile"
 	"synclab/bench/raw"
+	"synclab/bench/subject"
 	"synclab/scenarios"
 )
 
@@ -99,12 +100,18 @@ func balanced(all []raw.Unit, n int) []raw.Shard {
 // sweepDigest changes with everything that decides what the units measure and how shards divide them. It excludes
 // machines and tool versions: a fleet may have several.
 func (o *ExecuteOptions) sweepDigest(cells []scenarios.Cell, all []raw.Unit) (string, error) {
+	subjects := slices.Clone(o.parsed)
+	var configs []string
+	for i, s := range subjects {
+		configs = append(configs, o.own[s.Config].digest)
+		subjects[i].Source, subjects[i].ConfigFile, subjects[i].ToolsRoot = "", "", "" // machines have them in different folders
+	}
 	text, err := json.Marshal(struct {
 		Cells    []scenarios.Cell
 		Units    []raw.Unit
-		Subjects []string // with the commands of exec subjects
+		Subjects []subject.Spec
 		Asked    []any
-	}{cells, all, o.Subjects, []any{o.Feed, o.Objects, o.ProxyConfig, o.ExecConfig, o.MaxMemory, o.KubeProxy.Version}})
+	}{cells, all, subjects, []any{o.Feed, o.Objects, o.ProxyConfig, o.ExecConfig, o.MaxMemory, o.KubeProxy.Version, configs}})
 	if err != nil {
 		return "", fmt.Errorf("digest of the sweep: %w", err)
 	}

@@ -63,12 +63,12 @@ func (r *Host) command() (path string, args, env []string, err error) {
 	}
 	switch r.About.Proxier {
 	case subject.KubeProxy:
-		return r.Tools.KubeProxy[r.About.Version].Path, []string{"--config=" + configFile}, env, nil
+		return r.Tools.Programs[r.About.Program()].Path, []string{"--config=" + configFile}, env, nil
 	case subject.Synclab:
 		return r.ownCommand(configFile, env)
 	case subject.Cilium:
 		// The name makes it know which endpoints are local.
-		return r.Tools.Cilium.Path, r.ciliumArgs(kubeconfigFile), append(env, "K8S_NODE_NAME="+cfg.HostnameOverride), nil
+		return r.Tools.Programs[r.About.Program()].Path, r.ciliumArgs(kubeconfigFile), append(env, "K8S_NODE_NAME="+cfg.HostnameOverride), nil
 	}
 	words := make([]string, len(r.About.Command))
 	replace := strings.NewReplacer("{config}", configFile, "{kubeconfig}", kubeconfigFile, "{node}", cfg.HostnameOverride)
@@ -126,7 +126,7 @@ func (r *Host) ciliumArgs(kubeconfig string) []string {
 	return []string{"--k8s-kubeconfig-path=" + kubeconfig, fmt.Sprintf("--bpf-lb-map-max=%d", entries)}
 }
 
-// ownCommand runs this program as the lab's proxier.
+// ownCommand runs this program, or the subject's build of it, as the lab's proxier.
 func (r *Host) ownCommand(configFile string, env []string) (string, []string, []string, error) {
 	args := append([]string{}, r.ProxyArgs...)
 	var families []string
@@ -148,6 +148,9 @@ func (r *Host) ownCommand(configFile string, env []string) (string, []string, []
 	if burst := r.Scenario.Proxy.Burst; burst > 0 {
 		args = append(args, fmt.Sprintf("--burst=%d", burst))
 	}
+	if build, there := r.Tools.Programs[r.About.Program()]; there {
+		return build.Path, args, env, nil
+	}
 	if r.ProfileFile != "" { // started by a shell, whose own program this would be
 		path, err := os.Executable()
 		return path, args, env, err
@@ -159,7 +162,7 @@ func (r *Host) ownCommand(configFile string, env []string) (string, []string, []
 func (r *Host) outsideConfig(kubeconfig string) *v1alpha1.KubeProxyConfiguration {
 	return subject.ForProcess(r.Config, subject.Process{
 		Mode: r.About.Mode(), Node: pass.NodeName(r.World.Objects()), Kubeconfig: kubeconfig,
-		Metrics: metricsAddress, Health: HealthAddress, Gate: r.About.Gate(r.Tools.KubeProxy[r.About.Version].Version), Gates: r.About.GateValues(),
+		Metrics: metricsAddress, Health: HealthAddress, Gate: r.About.Gate(r.Tools.Programs[r.About.Program()].Version), Gates: r.About.GateValues(),
 	})
 }
 

@@ -41,10 +41,9 @@ type Assignment struct {
 // Tools are the programs that a run needs besides this one. They are found or built before a namespace is entered:
 // inside, there is no network, and HOME may differ.
 type Tools struct {
-	KubeProxy map[string]Program // by the version of a subject
-	Cilium    Program
-	Sockets   string // path of Cilium's programs for sockets
-	Shim      string // path; empty with FeedInformers
+	Programs map[string]Program // of subjects, by subject.Spec.Program; none: this program, or an exec subject's command
+	Sockets  string             // path of Cilium's programs for sockets
+	Shim     string             // path; empty with FeedInformers
 	// Digests are those of the programs when the run began, by path, or by name on PATH. It says so in run.json.
 	Digests map[string]string
 }

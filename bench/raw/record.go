@@ -277,7 +277,7 @@ type Run struct {
 	// Kernels are the releases of the kernels that cells ran on, by the value of KernelField. Empty: all on the machine's.
 	Kernels map[string]string `json:"kernels,omitempty"`
 	// Programs are the digests of the programs that were started besides Synclab's own, by the names of their subjects,
-	// "shim" and "kernel VERSION".
+	// "shim" and "kernel VERSION", and of what single subjects have: "+config:NAME" and "+tools:NAME".
 	Programs map[string]string `json:"programs,omitempty"`
 	// LeftOut has a remark on each step that the given objects did not allow, or only on a smaller scale.
 	LeftOut []string `json:"leftOut,omitempty"`

@@ -2,6 +2,7 @@ package shim
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,6 +14,7 @@ import (
 
 	"synclab/bench/outfile"
 	"synclab/bench/shim/root"
+	"synclab/bench/upstream"
 	"synclab/proxier/iptables"
 )
 
@@ -61,6 +63,27 @@ func Use(ctx context.Context, rootDir, dir string) (release func(), err error) {
 		"PATH":            s.Path() + ":" + os.Getenv("PATH"),
 		"XTABLES_LIBDIR":  s.path("xtables"),
 	}), nil
+}
+
+// DigestOf returns the digest of the tools that Use would take from rootDir.
+func DigestOf(rootDir string) (string, error) {
+	r, err := root.Open(rootDir)
+	if err != nil {
+		return "", err
+	}
+	found, err := findTools(r)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		digest, err := upstream.Digest(found[name].Path)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintln(sum, name, digest)
+	}
+	return fmt.Sprintf("sha256:%x", sum.Sum(nil)), nil
 }
 
 // setenv sets variables of the environment, and returns a function that sets them back.

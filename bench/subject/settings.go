@@ -2,6 +2,7 @@ package subject
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +21,9 @@ type Settings struct {
 	Gates string
 	// ReturnMemory: the process returns memory to the system after its first full sync.
 	ReturnMemory bool
+	// Config and Tools name a KubeProxyConfiguration and the tools of another system that only this subject has. Empty: the
+	// run's.
+	Config, Tools string
 }
 
 // defaultSettings are the settings of a name without suffixes.
@@ -31,27 +35,31 @@ var tuned = Settings{Policy: runner.TokenBucket, GOGC: 50, ReturnMemory: true}
 // Suffixes returns the suffixes of subjects' names, each with its meaning.
 func Suffixes() [][2]string {
 	return [][2]string{
+		{"+config:NAME=FILE", "the KubeProxyConfiguration of this subject alone, instead of --proxy-config"},
 		{"+bucket", "runner policy token-bucket instead of completion-to-start (synclab)"},
 		{"+gate:NAME=BOOL", "a feature gate, such as +gate:NFTablesNetlink=false (kube-proxy)"},
 		{"+gogcN", "GOGC=N instead of 100, of any subject"},
+		{"+tools:NAME=DIR", "iptables, nft and ipset of this subject alone, as with --tools"},
 		{"+tuned", "what 'synclab proxy' does by default: token-bucket, GOGC=50, memory returned after the first full sync (synclab)"},
 	}
 }
 
+// file is a suffix with a file or folder: what it is, its name, and the path, which a name of records lacks.
+var file = regexp.MustCompile(`^(config|tools):([A-Za-z0-9][A-Za-z0-9._-]{0,40})(?:=(.+))?$`)
+
 // withSettings returns the subject with a full name and the settings of its suffixes, in any order.
 func (s Spec) withSettings(name string) (Spec, error) {
 	words := strings.Split(name, "+")
-	suffixes := words[1:]
-	slices.Sort(suffixes)
-	s.Name, s.Settings = strings.Join(append(words[:1], suffixes...), "+"), defaultSettings
-	for i, suffix := range suffixes {
+	s.Settings = defaultSettings
+	for i, suffix := range words[1:] {
 		gate, isGate := strings.CutPrefix(suffix, "gate:")
 		number, isGC := strings.CutPrefix(suffix, "gogc")
 		percent, err := strconv.Atoi(number)
+		parts := file.FindStringSubmatch(suffix)
 		switch {
-		case i > 0 && suffix == suffixes[i-1]:
+		case slices.Contains(words[1:i+1], suffix):
 			return Spec{}, fmt.Errorf("subject %q: +%s is given twice", name, suffix)
-		case suffix == "tuned" && len(suffixes) > 1:
+		case suffix == "tuned" && len(words) > 2:
 			return Spec{}, fmt.Errorf("subject %q: +tuned cannot be combined with other suffixes", name)
 		case isGate && s.Proxier == KubeProxy:
 			feature, value, _ := strings.Cut(gate, "=")
@@ -67,10 +75,20 @@ func (s Spec) withSettings(name string) (Spec, error) {
 			s.Policy = runner.TokenBucket
 		case suffix == "tuned":
 			s.Settings = tuned
+		case parts != nil && parts[1] == "config" && s.Config == "" && s.Proxier != Cilium:
+			s.Config, s.ConfigFile = parts[2], parts[3]
+			words[1+i] = "config:" + parts[2]
+		case parts != nil && parts[1] == "tools" && s.Tools == "" && s.HasTools():
+			s.Tools, s.ToolsRoot = parts[2], parts[3]
+			words[1+i] = "tools:" + parts[2]
 		default:
-			return Spec{}, fmt.Errorf("subject %q: the suffix +%s is not known; want +bucket, +gate:NAME=BOOL, +gogcN (such as +gogc50) or +tuned", name, suffix)
+			return Spec{}, fmt.Errorf("subject %q: the suffix +%s is not known here; want +bucket, +config:NAME=FILE, +gate:NAME=BOOL, +gogcN (such as +gogc50), +tools:NAME=DIR or +tuned", name, suffix)
 		}
 	}
+	slices.Sort(words[1:])
+	gates := strings.Split(s.Gates, ",")
+	slices.Sort(gates)
+	s.Name, s.Gates = strings.Join(words, "+"), strings.Join(gates, ",")
 	return s, nil
 }
 

@@ -1,7 +1,7 @@
 package subject
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"regexp"
 	"slices"
@@ -20,15 +20,18 @@ import (
 // Spec is a proxy that can be measured: a proxier and its backend.
 type Spec struct {
 	// Name as in records: "synclab/iptables-legacy", "kube-proxy/nftables", "kube-proxy@v1.34.2/nftables",
-	// "kube-proxy@src:NAME/nftables", "exec:NAME", with the suffixes of its settings: "synclab/nftables+tuned".
+	// "synclab@src:NAME/nftables", "exec:NAME", with the suffixes of its settings: "synclab/nftables+tuned".
 	Name string
 	Settings
 	// Proxier is Synclab, KubeProxy, Cilium or Exec.
 	Proxier string
-	// Version of KubeProxy, such as v1.34.2, or src:NAME of a checkout; empty: the run's version.
+	// Version of KubeProxy, such as v1.34.2; of Synclab, a revision that git knows; of both, src:NAME of a checkout. Empty:
+	// the run's version.
 	Version string
 	// Source is the folder of the checkout. Records have only its NAME, and run.json the digest of the build.
 	Source string
+	// ConfigFile and ToolsRoot are the paths behind Config and Tools. Records have only these names.
+	ConfigFile, ToolsRoot string
 	// Backend of the proxier; empty if the lab does not know it.
 	Backend proxier.BackendKind
 	// Variant of iptables; empty for other backends.
@@ -78,8 +81,8 @@ func Own() []Spec {
 // one while packets still traverse the other.
 var OwnTables = map[string][]string{Synclab: {"synclab", "synclab-2"}, KubeProxy: {"kube-proxy"}}
 
-// Parse returns the subject with a name, which may have a version, "kube-proxy@v1.34.2/nftables", or a checkout of
-// Kubernetes, "kube-proxy@src:NAME=DIR/nftables", where the mode follows the last slash. It makes a subject of
+// Parse returns the subject with a name, which may have a version, "kube-proxy@v1.34.2/nftables", a revision of Synclab,
+// "synclab@HEAD~1/nftables", or a checkout of either, "kube-proxy@src:NAME=DIR/nftables". It makes a subject of
 // "exec:NAME=COMMAND ARG…". Spaces separate the words of the command; quotes have no meaning.
 func Parse(text string) (Spec, error) {
 	if rest, ok := strings.CutPrefix(text, Exec+":"); ok {
@@ -90,45 +93,83 @@ func Parse(text string) (Spec, error) {
 		}
 		return Spec{Proxier: Exec, Command: words}.withSettings(Exec + ":" + name)
 	}
-	plain, version, source, err := cutVersion(text)
-	if err != nil {
-		return Spec{}, fmt.Errorf("subject %q: %w", text, err)
+	program, mode := cutMode(text)
+	proxier, build, built := strings.Cut(program, "@")
+	base, _, _ := strings.Cut(mode, "+")
+	for _, s := range All() {
+		if s.Name != proxier+"/"+base {
+			continue
+		}
+		if built {
+			var err error
+			if s.Version, s.Source, err = cutBuild(proxier, build); err != nil {
+				return Spec{}, fmt.Errorf("subject %q: %w", text, err)
+			}
+			proxier += "@" + s.Version
+		}
+		return s.withSettings(proxier + "/" + mode)
 	}
-	base, _, _ := strings.Cut(plain, "+")
 	var known []string
 	for _, s := range All() {
 		known = append(known, s.Name)
-		if s.Name != base {
-			continue
-		}
-		if s.Version, s.Source = version, source; version != "" {
-			text = KubeProxy + "@" + version + strings.TrimPrefix(plain, KubeProxy) // the version begins with v here
-		}
-		return s.withSettings(text)
 	}
-	return Spec{}, fmt.Errorf("subject %q is not known; want one of %s, kube-proxy@VERSION/…, kube-proxy@src:NAME=DIR/…, or exec:NAME=COMMAND…", text, strings.Join(known, ", "))
+	return Spec{}, fmt.Errorf("subject %q is not known; want one of %s, kube-proxy@VERSION/…, synclab@REVISION/…, either@src:NAME=DIR/…, or exec:NAME=COMMAND…", text, strings.Join(known, ", "))
 }
 
-// checkout is a subject of a checkout: its name, its folder, and the mode with the settings. A name of records has no
-// folder.
-var checkout = regexp.MustCompile(`^(src:[A-Za-z0-9][A-Za-z0-9._-]{0,40})(?:=(.+))?/([a-z-]+(?:\+.*)?)$`)
-
-// cutVersion splits "kube-proxy@VERSION/…" into "kube-proxy/…" and the version, or src:NAME and the folder.
-func cutVersion(text string) (plain, version, source string, err error) {
-	rest, versioned := strings.CutPrefix(text, KubeProxy+"@")
-	if !versioned {
-		return text, "", "", nil
-	}
-	if strings.HasPrefix(rest, "src:") {
-		parts := checkout.FindStringSubmatch(rest)
-		if parts == nil {
-			return "", "", "", errors.New("want kube-proxy@src:NAME=DIR/MODE, with a NAME of letters, digits, dots and hyphens")
+// cutMode splits "kube-proxy@src:NAME=DIR/nftables+config:NAME=FILE" before the mode. Folders and files have slashes and
+// plus signs, too: the mode is the first one that ends before a plus sign or at the end.
+func cutMode(text string) (program, mode string) {
+	for end := range len(text) + 1 {
+		if end < len(text) && text[end] != '+' {
+			continue
 		}
-		return KubeProxy + "/" + parts[3], parts[1], parts[2], nil
+		slash := strings.LastIndexByte(text[:end], '/')
+		if slash >= 0 && slices.ContainsFunc(All(), func(s Spec) bool { return strings.HasSuffix(s.Name, text[slash:end]) }) {
+			return text[:slash], text[slash+1:]
+		}
 	}
-	version, mode, _ := strings.Cut(rest, "/")
-	version, err = upstream.ParseVersion(version)
-	return KubeProxy + "/" + mode, version, "", err
+	program, mode, _ = strings.Cut(text, "/")
+	return program, mode
+}
+
+var (
+	// checkout is a build of a checkout: its name, and its folder, which a name of records lacks.
+	checkout = regexp.MustCompile(`^(src:[A-Za-z0-9][A-Za-z0-9._-]{0,40})(?:=(.+))?$`)
+	// revision is what git rev-parse may get.
+	revision = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/~^-]{0,60}$`)
+)
+
+// cutBuild reads what follows the @ of a subject.
+func cutBuild(proxier, build string) (version, source string, err error) {
+	if strings.HasPrefix(build, "src:") && (proxier == KubeProxy || proxier == Synclab) {
+		parts := checkout.FindStringSubmatch(build)
+		if parts == nil {
+			return "", "", fmt.Errorf("want %s@src:NAME=DIR/MODE, with a NAME of letters, digits, dots and hyphens", proxier)
+		}
+		return parts[1], parts[2], nil
+	}
+	switch {
+	case proxier == KubeProxy:
+		version, err = upstream.ParseVersion(build)
+	case proxier != Synclab:
+		err = fmt.Errorf("%s has no versions", proxier)
+	case !revision.MatchString(build):
+		err = fmt.Errorf("%q is no revision of git: want a commit, a tag or a branch", build)
+	default:
+		version = build
+	}
+	return version, "", err
+}
+
+// Program returns the name of the subject's program in run.json, which subjects of one build share.
+func (s Spec) Program() string {
+	switch {
+	case s.Proxier == Exec:
+		return s.Name
+	case s.Version != "":
+		return s.Proxier + "@" + s.Version
+	}
+	return s.Proxier
 }
 
 // IsKubeProxy reports whether a name is that of a kube-proxy, of any version.
@@ -136,15 +177,20 @@ func IsKubeProxy(name string) bool {
 	return strings.HasPrefix(name, KubeProxy+"/") || strings.HasPrefix(name, KubeProxy+"@")
 }
 
-// Build returns how to get the subject's kube-proxy: as in the run's options, unless its name has a version.
-func (s Spec) Build(run upstream.Options) upstream.Options {
-	switch {
-	case s.Source != "":
-		run.Path, run.Source, run.Version = "", s.Source, ""
-	case s.Version != "":
-		run.Path, run.Source, run.Version = "", "", s.Version
+// Build builds the subject's program if necessary, and returns its path and version. A kube-proxy is that of the run's
+// options, unless its name says another. The path is empty if the program is this one.
+func (s Spec) Build(ctx context.Context, run upstream.Options) (path, version string, err error) {
+	if s.Version != "" {
+		run.Path, run.Source, run.Version = "", s.Source, s.Version
 	}
-	return run
+	switch {
+	case s.Proxier == KubeProxy:
+		return upstream.KubeProxy(ctx, run)
+	case s.Proxier == Synclab && s.Version != "":
+		path, err = upstream.Synclab(ctx, run)
+		return path, s.Version, err
+	}
+	return "", "", nil
 }
 
 // Gate returns the feature gate that a version of kube-proxy needs for the subject's mode; empty: none. Mode nftables was
@@ -307,7 +353,9 @@ func (s Spec) RulesCarry() bool {
 }
 
 // OfProcess reports whether the subject can only be measured as a separate process.
-func (s Spec) OfProcess() bool { return s.Backend == proxier.Userspace || s.Settings.OfProcess() }
+func (s Spec) OfProcess() bool {
+	return s.Backend == proxier.Userspace || s.Version != "" || s.Settings.OfProcess()
+}
 
 // Writes reports whether a call writes rules of the subject's backend.
 func (s Spec) Writes(c shim.Call) bool {

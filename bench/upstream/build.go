@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -70,7 +69,7 @@ func checkout(ctx context.Context, name string, opts Options) (string, error) {
 		return "", err
 	}
 	if _, err := os.Stat(filepath.Join(source, "cmd", name)); err != nil {
-		return "", fmt.Errorf("no checkout of Kubernetes: %w", err)
+		return "", fmt.Errorf("no checkout with a command %s: %w", name, err)
 	}
 	cache, err := OpenCache(opts.Cache)
 	if err != nil {
@@ -78,9 +77,12 @@ func checkout(ctx context.Context, name string, opts Options) (string, error) {
 	}
 	b := builder{Options: opts, command: name, version: "of " + source, goVersion: "go"}
 	b.say("building %s of %s", name, source)
-	described := "v0.0.0-source"
-	if out, err := exec.CommandContext(ctx, "git", "-C", source, "describe", "--tags", "--match=v*", "--always", "--dirty").Output(); err == nil {
-		described = strings.TrimSpace(string(out))
+	said, described := "k8s.io/component-base/version.gitVersion", "v0.0.0-source"
+	if name == "synclab" {
+		said = "synclab/bench/machine.Commit"
+	}
+	if text, err := git(ctx, "-C", source, "describe", "--tags", "--match=v*", "--always", "--dirty"); err == nil {
+		described = text
 	}
 	private, err := temporary.New(cache.dir)
 	if err != nil {
@@ -89,7 +91,7 @@ func checkout(ctx context.Context, name string, opts Options) (string, error) {
 	defer private.Remove()
 	path := filepath.Join(private.Path, name)
 	// GOWORK= finds the workspace that the checkout's vendored modules belong to.
-	args := []string{"build", "-v", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X k8s.io/component-base/version.gitVersion=" + described, "-o", path, "./cmd/" + name}
+	args := []string{"build", "-v", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X " + said + "=" + described, "-o", path, "./cmd/" + name}
 	if _, err := Go(ctx, source, []string{"GOFLAGS=", "GOWORK=", "CGO_ENABLED=0"}, b.counter(), args...); err != nil {
 		return "", err
 	}

@@ -134,7 +134,7 @@ replace (
 func TestBuildsACheckout(t *testing.T) {
 	account := fakeGo(t, "")
 	cache, source := t.TempDir(), t.TempDir()
-	if _, _, err := KubeProxy(t.Context(), Options{Cache: cache, Source: source}); err == nil || !strings.Contains(err.Error(), "no checkout of Kubernetes") {
+	if _, _, err := KubeProxy(t.Context(), Options{Cache: cache, Source: source}); err == nil || !strings.Contains(err.Error(), "no checkout with a command kube-proxy") {
 		t.Errorf("an empty folder: %v", err)
 	}
 	for _, name := range []string{"cmd/kube-proxy", "go.mod"} {
@@ -150,6 +150,34 @@ func TestBuildsACheckout(t *testing.T) {
 	}
 	if calls := account(); len(calls) != 2 || !strings.HasPrefix(calls[0], source+": build") || !strings.HasSuffix(calls[0], " ./cmd/kube-proxy") {
 		t.Errorf("go was called: %q", calls)
+	}
+}
+
+// A revision is built from a clone of the repository around the working directory, whose files stay as they are.
+func TestBuildsARevision(t *testing.T) {
+	account := fakeGo(t, "")
+	repository := t.TempDir()
+	t.Chdir(repository)
+	if _, err := Synclab(t.Context(), Options{Cache: t.TempDir(), Version: "HEAD"}); err == nil || !strings.Contains(err.Error(), "not in a checkout of Synclab") {
+		t.Errorf("outside of a repository: %v", err)
+	}
+	if out, err := exec.Command("sh", "-ec", `git init -q .
+		git config user.email a@example.com && git config user.name a
+		mkdir -p cmd/synclab && echo first >cmd/synclab/main.go && echo module synclab >go.mod && git add . && git commit -qm first
+		echo second >cmd/synclab/main.go && git commit -qam second && echo third >cmd/synclab/main.go`).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if _, err := Synclab(t.Context(), Options{Cache: t.TempDir(), Version: "gone"}); err == nil || !strings.Contains(err.Error(), "revision gone of") {
+		t.Errorf("an unknown revision: %v", err)
+	}
+	if path, err := Synclab(t.Context(), Options{Cache: t.TempDir(), Version: "HEAD~1"}); err != nil || !strings.HasPrefix(filepath.Base(path), "source-synclab-") {
+		t.Errorf("%s, %v", path, err)
+	}
+	if calls := account(); len(calls) != 1 || !strings.HasSuffix(calls[0], " ./cmd/synclab") || strings.HasPrefix(calls[0], repository) {
+		t.Errorf("go was called: %q", calls)
+	}
+	if text, err := os.ReadFile("cmd/synclab/main.go"); err != nil || string(text) != "third\n" {
+		t.Errorf("the working tree: %q, %v", text, err)
 	}
 }
 
