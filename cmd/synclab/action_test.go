@@ -124,8 +124,8 @@ func TestActionScript(t *testing.T) {
 	if status != exitFailed {
 		t.Fatalf("status %d\n%s", status, out)
 	}
-	for _, want := range []string{"synclab " + dir + "\n  run\n  --reps=2 --force\n  --subjects=kube-proxy/nftables\n  --services=`touch owned`\n  --out\n", "\n  --kube-proxy-src\n  " + dir + "/base $(touch owned)\n",
-		"\n  --kube-proxy-src\n  " + dir + "/head\n", "\n  --\n  --help; touch owned\n", "\n  --format=github\n  --max-slower=5%\n"} {
+	for _, want := range []string{"synclab " + dir + "\n  compare\n  --reps=2 --force\n  --subjects=kube-proxy@src:base=" + dir + "/base $(touch owned)/nftables,kube-proxy@src:head=" + dir + "/head/nftables\n  --out=",
+		"\n  --services=`touch owned`\n  --\n  --help; touch owned\n", "\n  --format=github\n  --max-slower=5%\n"} {
 		if !strings.Contains(calls, want) {
 			t.Errorf("%q is missing in the calls:\n%s", want, calls)
 		}
@@ -138,8 +138,7 @@ func TestActionScript(t *testing.T) {
 			t.Errorf("%s: %q, %v", file, text, err)
 		}
 	}
-	if calls, out, status = run("MEASURE=synclab"); status != exitFailed || !strings.Contains(calls, "synclab-before") || !strings.Contains(calls, "synclab-after") ||
-		!strings.Contains(calls, "--subjects=synclab/nftables") || strings.Contains(calls, "kube-proxy-src") {
+	if calls, out, status = run("MEASURE=synclab", "SUBJECT=synclab/iptables-nft+gogc50"); status != exitFailed || !strings.Contains(calls, "--subjects=synclab@src:base=") || !strings.Contains(calls, "/head/iptables-nft+gogc50\n") {
 		t.Errorf("status %d\n%s%s", status, calls, out)
 	}
 	if calls, out, status = run("MEASURE=cilium"); status != exitUsage || calls != "" || !strings.Contains(out, "want kube-proxy or synclab") {

@@ -26,20 +26,23 @@ func newDiff(s streams) *cobra.Command {
 		thresholds thresholdFlags
 		page       string
 		earlier    []string
+		subjects   [2]string
 	)
 	cmd := &cobra.Command{
-		Use:   "diff RUN1 RUN2",
-		Short: "Find statistically what got slower between two runs",
-		Long: `Diff compares the figures of two runs: every subject in every cell that both have,
-before (RUN1) and after (RUN2), with the ratio, its 95 % interval and the p-value of
-a rank test on the repetitions. A figure is called slower only if the test shows it.
-With too few repetitions, diff says so and how many it needs: at least 4 of each
-run, and more for many figures. The output begins with what differs between the
-runs: machine, kernel, tools, scenario, seed.
+		Use:   "diff RUN | RUN1 RUN2",
+		Short: "Find statistically what got slower between two subjects of a run, or two runs",
+		Long: `Diff compares two subjects of one run, --before and --after: by default the first and
+the second of two. Subjects take turns in each repetition, so this shows the smallest
+differences. With two runs, it compares every subject in every cell that both have,
+before (RUN1) and after (RUN2). Each figure has the ratio, its 95 % interval, and the
+p-value of a test on the repetitions. A figure is called slower only if the test shows
+it. With too few repetitions, diff says so and how many it needs: at least 6 of one
+run or 4 of each of two, and more for many figures.
 
 Two runs of one program differ by more than their repetitions show: diff allows 2 %
 for that, or what earlier runs of the same figure show (--history, from five runs
-on). Smaller differences show only in one run that measures both programs in turn.
+on). The output of two runs begins with what differs between them: machine, kernel,
+tools, scenario, seed.
 
 A figure may exceed its old value by its threshold: --threshold, or the scenario's
 own, else --max-slower, or "all" in the scenario. The exit status is
@@ -49,20 +52,29 @@ own, else --max-slower, or "all" in the scenario. The exit status is
   2  bad input, or runs with no subject in the same cell
 
 Figures: ` + strings.Join(scenarios.ThresholdFigures(), ", ") + `.`,
-		Example: `  synclab diff runs/before runs/after
+		Example: `  synclab compare steady-churn --reps 10 --out ab --subjects kube-proxy@src:base=../base/nftables,kube-proxy@src:head=../head/nftables
+  synclab diff ab --max-slower 5%    # fails a job of CI with status 1
+  synclab diff runs/compared --before kube-proxy/iptables-nft --after kube-proxy/nftables
+  synclab diff runs/before runs/after
   synclab diff runs/before runs/after --max-slower 5% --threshold peak_rss=20%
   synclab diff runs/before runs/after --threshold rules=0% --threshold all=off
   synclab diff runs/before runs/after --page diff.html
   synclab diff runs/before runs/after --history history.jsonl
   synclab diff runs/before runs/after --format github > comment.md   # for a pull request
   synclab diff runs/before runs/after -o json | jq '.rows[] | select(.verdict == "slower")'
-  synclab run steady-churn --reps 8 --out before   # in CI: with the old program,
-  synclab run steady-churn --reps 8 --out after    # with the new one, on the same machine;
-  synclab diff before after                        # fails the job with status 1
   synclab report runs/before runs/after --out runs/comparison  # both on one page`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 2 {
-				return badUsage(cmd, "wants two runs, before and after; got %d", len(args))
+			if len(args) == 1 && len(earlier) > 0 {
+				return badUsage(cmd, "--history is for two runs: subjects of one have no scatter between runs")
+			}
+			if len(args) == 2 && subjects != [2]string{} {
+				return badUsage(cmd, "--before and --after name subjects of one run; got two runs")
+			}
+			if len(args) != 1 && len(args) != 2 {
+				return badUsage(cmd, "wants a run of two subjects, or two runs, before and after; got %d", len(args))
+			}
+			if (subjects[0] == "") != (subjects[1] == "") {
+				return badUsage(cmd, "--before and --after belong together")
 			}
 			return nil
 		},
@@ -70,6 +82,10 @@ Figures: ` + strings.Join(scenarios.ThresholdFigures(), ", ") + `.`,
 			options, err := thresholds.read(cmd)
 			if err != nil {
 				return err
+			}
+			if len(args) == 1 {
+				options.OneRun, options.Subjects = true, subjects
+				return compareRuns(s, args[0], args[0], format, page, options)
 			}
 			if len(earlier) > 0 {
 				entries, _, err := history.Read(earlier)
@@ -89,6 +105,10 @@ Figures: ` + strings.Join(scenarios.ThresholdFigures(), ", ") + `.`,
 	thresholds.register(cmd, diff.DefaultThreshold)
 	registerPage(cmd, &page)
 	cmd.Flags().StringArrayVar(&earlier, "history", nil, "earlier runs, which show how much runs differ: `DIR|FILE` as for synclab history (repeatable)")
+	for i, flag := range []string{"before", "after"} {
+		cmd.Flags().StringVar(&subjects[i], flag, "", "`subject` of one run (default: of two, the "+[]string{"first", "second"}[i]+")")
+		terminal.Complete(cmd, flag)
+	}
 	cmd.ValidArgsFunction = completeRuns
 	return cmd
 }

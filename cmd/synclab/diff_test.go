@@ -65,7 +65,8 @@ func TestDiffStatus(t *testing.T) {
 		{"--threshold full_sync", exitUsage, "want FIGURE=SHARE"},
 		{"--threshold full_sync=0.05", exitUsage, "want a share such as 5%"},
 		{"--max-slower -3%", exitUsage, "want a share"},
-		{slower + " " + slower, exitUsage, "wants two runs"},
+		{slower + " " + slower, exitUsage, "or two runs, before and after; got 3"},
+		{"--before a --after b", exitUsage, "name subjects of one run; got two runs"},
 	} {
 		args := append([]string{"diff", before}, strings.Fields(c.args)...)
 		if !strings.HasPrefix(c.args, "/") {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measures base and head, and writes the differences: the first step of action.yml. Inputs are environment variables, as
+# Measures base and head in turn, in one run, and writes the differences: the first step of action.yml. Inputs are environment variables, as
 # action.yml names them. It ends with the status of synclab diff.
 set -euo pipefail
 
@@ -14,13 +14,6 @@ fail() {
 	exit 2
 }
 
-# build FOLDER FILE builds the synclab of a checkout. Git may refuse the folder of another user, so its version is passed.
-build() {
-	local commit
-	commit=$(git -C "$1" describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)
-	(cd "$1" && go build -buildvcs=false -ldflags "-X synclab/bench/machine.Commit=$commit" -o "$2" ./cmd/synclab)
-}
-
 # root runs a command as root where sudo allows it, else as this user. Its Go caches are apart, so that this user's stay
 # its own.
 root() {
@@ -31,18 +24,6 @@ root() {
 	fi
 }
 
-# side NAME FOLDER measures one side.
-side() {
-	local run=("${flags[@]}" --out "$work/$1") program=$work/bin/synclab
-	if [ "$MEASURE" = synclab ]; then
-		program=$work/bin/synclab-$1
-		build "$2" "$program"
-	else
-		run+=(--kube-proxy-src "$2")
-	fi
-	root "$program" "${run[@]}" -- "${SCENARIO:-steady-churn}"
-}
-
 # shellcheck disable=SC2153 # these are inputs
 for folder in "$BASE" "$HEAD"; do
 	[ -d "$folder" ] || fail "no folder $folder: check out base and head first"
@@ -50,24 +31,29 @@ done
 base=$(cd -- "$BASE" && pwd)
 head=$(cd -- "$HEAD" && pwd)
 case $MEASURE in
-kube-proxy) subject=kube-proxy/nftables ;;
-synclab) subject=synclab/nftables ;;
+kube-proxy | synclab) ;;
 *) fail "measure: want kube-proxy or synclab, got $MEASURE" ;;
 esac
+case $base$head in
+*[,\"]*) fail "the folders of base and head must have no comma and no quote in their names" ;;
+esac
+mode=${SUBJECT:-nftables}
+mode=${mode#*/}
 
 # With = and --, a value never becomes another flag.
-flags=(run "--reps=${REPS:-8}" "--subjects=${SUBJECT:-$subject}")
+flags=(compare "--reps=${REPS:-10}" "--subjects=$MEASURE@src:base=$base/$mode,$MEASURE@src:head=$head/$mode" "--out=$work/run")
 if [ -n "${SERVICES:-}" ]; then
 	flags+=("--services=$SERVICES")
 fi
 
-build "$lab" "$work/bin/synclab"
+# Git may refuse the folder of another user, so its version is passed.
+commit=$(git -C "$lab" describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)
+(cd "$lab" && go build -buildvcs=false -ldflags "-X synclab/bench/machine.Commit=$commit" -o "$work/bin/synclab" ./cmd/synclab)
 root sh "$lab/scripts/deps.sh"
-side before "$base"
-side after "$head"
+root "$work/bin/synclab" "${flags[@]}" -- "${SCENARIO:-steady-churn}"
 
 status=0
-"$work/bin/synclab" diff "$work/before" "$work/after" --format=github "--max-slower=${MAX_SLOWER:-10%}" "--page=$work/diff.html" >"$work/table.md" || status=$?
+"$work/bin/synclab" diff "$work/run" --format=github "--max-slower=${MAX_SLOWER:-10%}" "--page=$work/diff.html" >"$work/table.md" || status=$?
 cat "$work/table.md"
 cat "$work/table.md" >>"${GITHUB_STEP_SUMMARY:-/dev/null}"
 if [ -s "$work/table.md" ]; then

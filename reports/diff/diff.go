@@ -14,20 +14,22 @@ import (
 	"synclab/scenarios"
 )
 
-// Diff compares two runs. The repetition is the unit of every test and interval, since the values of one repetition
-// depend on one another. Subjects of one run take turns and are paired. Two runs are not: the k-th repetition of one
-// has no relation to the k-th of the other.
+// Diff compares two runs, or two subjects of one run. The repetition is the unit of every test and interval, since the
+// values of one repetition depend on one another. Subjects of one run take turns and are paired. Two runs are not: the
+// k-th repetition of one has no relation to the k-th of the other.
 type Diff struct {
 	Before records.RunHead `json:"before"`
 	After  records.RunHead `json:"after"`
+	// Subjects before and after, of one run; empty: two runs are compared.
+	Subjects []string `json:"subjects,omitempty"`
 	// Unlike lists the differences between the runs' conditions. Warnings lists all other caveats about the runs.
 	Unlike   []records.Unlike `json:"unlike,omitempty"`
 	Warnings []string         `json:"warnings,omitempty"`
 	Rows     []Delta          `json:"rows"`
 	// Absent lists subjects in cells that only one of the runs has.
 	Absent []Absent `json:"absent,omitempty"`
-	// Tests is the number of p-values. The adjusted p-values are corrected for it (Benjamini-Hochberg). An adjusted
-	// p-value above Level shows no difference.
+	// Tests is the number of p-values. The adjusted p-values are corrected for it (Benjamini-Hochberg); those of two subjects
+	// for the tests of comparison.Primary figures, or for the others. An adjusted p-value above Level shows no difference.
 	Tests      int     `json:"tests"`
 	Correction string  `json:"correction"`
 	Level      float64 `json:"level"`
@@ -59,8 +61,9 @@ type Delta struct {
 	High *float64 `json:"ratio_ci_high,omitempty"`
 	// Scatter of runs in this figure, from a history; nil: estimate.UsualScatter.
 	Scatter *estimate.Scatter `json:"scatter,omitempty"`
-	// P is from a two-sided Mann-Whitney U test on the repetitions, or what the scatter of runs allows if that is more. Adjusted is corrected for all Tests. Both are nil
-	// if the figure was compared exactly, or not at all.
+	// P is from a two-sided Mann-Whitney U test on the repetitions, or what the scatter of runs allows if that is more; of two
+	// subjects, from a sign test on the pairs. Adjusted is corrected for other Tests. Both are nil if the figure was compared
+	// exactly, or not at all.
 	P        *float64 `json:"p,omitempty"`
 	Adjusted *float64 `json:"p_adjusted,omitempty"`
 	Exact    bool     `json:"exact,omitempty"`
@@ -71,6 +74,7 @@ type Delta struct {
 	Beyond    bool     `json:"beyond_threshold,omitempty"`
 
 	of       Figure
+	design   estimate.Design
 	va, vb   []float64 // by repetition
 	beyondP  *float64
 	ratio    *estimate.Ratio
@@ -111,6 +115,10 @@ type Options struct {
 	Figures map[string]float64
 	// Scatter returns that of runs in a figure, on the machine of the run after; nil: not known. It may be nil.
 	Scatter func(Delta) *estimate.Scatter
+	// Subjects of one run to compare, before and after; empty: those of two runs that have the same name. Without names they
+	// are the two that the run has.
+	OneRun   bool
+	Subjects [2]string
 }
 
 // ErrNothingInCommon: the runs have no subject in the same cell.
@@ -121,7 +129,7 @@ func Known(name string) bool {
 	return slices.Contains(scenarios.ThresholdFigures(), comparison.FigureName(name))
 }
 
-// Compare reads and compares the folders of two runs.
+// Compare reads and compares the folders of two runs, or with OneRun two subjects of the first.
 func Compare(before, after string, o Options) (*Diff, error) {
 	for name := range o.Figures {
 		if !Known(name) {
@@ -130,13 +138,21 @@ func Compare(before, after string, o Options) (*Diff, error) {
 	}
 	var sides [2]*records.Collection
 	for i, dir := range []string{before, after} {
+		if i == 1 && o.OneRun {
+			sides[1] = sides[0]
+			break
+		}
 		run, err := records.Load(dir)
 		if err != nil {
 			return nil, err
 		}
 		sides[i] = records.Collect([]*records.Run{run})
 	}
-	d := &Diff{Before: records.RunHeads(sides[0])[0], After: records.RunHeads(sides[1])[0], Unlike: records.Unlikes(sides[0].Runs[0].Info, sides[1].Runs[0].Info),
+	subjects, err := o.subjects(before, sides[0])
+	if err != nil {
+		return nil, err
+	}
+	d := &Diff{Subjects: subjects, Before: records.RunHeads(sides[0])[0], After: records.RunHeads(sides[1])[0], Unlike: records.Unlikes(sides[0].Runs[0].Info, sides[1].Runs[0].Info),
 		Correction: "Benjamini-Hochberg", Level: estimate.Level}
 	d.warn(sides)
 	d.collect(sides)
@@ -146,6 +162,24 @@ func Compare(before, after string, o Options) (*Diff, error) {
 	o.apply(d, sides[1].Runs[0].Info.Scenario.Thresholds)
 	d.judge()
 	return d, nil
+}
+
+// subjects returns the two of one run that are compared; nil: two runs are.
+func (o Options) subjects(dir string, run *records.Collection) ([]string, error) {
+	if !o.OneRun {
+		return nil, nil
+	}
+	there := run.Runs[0].Info.Subjects
+	wanted := o.Subjects[:]
+	if o.Subjects == [2]string{} && len(there) == 2 {
+		wanted = there
+	}
+	for _, name := range wanted {
+		if !slices.Contains(there, name) || wanted[0] == wanted[1] {
+			return nil, fmt.Errorf("%s has the subjects %s: name two of them, before and after", dir, doc.JoinWords(there))
+		}
+	}
+	return wanted, nil
 }
 
 func cellsText(c *records.Collection) string {
@@ -161,7 +195,14 @@ func cellsText(c *records.Collection) string {
 
 // warn adds warnings about the runs.
 func (d *Diff) warn(sides [2]*records.Collection) {
-	for i, when := range []string{"before", "after"} {
+	times := []string{"before", "after"}
+	if d.Subjects != nil {
+		times = times[:1]
+	}
+	for i, when := range times {
+		if d.Subjects != nil {
+			when = "of both"
+		}
 		l := sides[i].Runs[0]
 		if l.Info.Status != "complete" {
 			text := "the run " + when + " is not complete: its status is " + cmp.Or(l.Info.Status, "unknown")
@@ -174,10 +215,10 @@ func (d *Diff) warn(sides [2]*records.Collection) {
 			d.Warnings = append(d.Warnings, "the run "+when+": "+w)
 		}
 	}
-	if a, b := sides[0].Runs[0], sides[1].Runs[0]; a.Info.ID == b.Info.ID && a.Info.Started.Equal(b.Info.Started) {
+	if a, b := sides[0].Runs[0], sides[1].Runs[0]; d.Subjects == nil && a.Info.ID == b.Info.ID && a.Info.Started.Equal(b.Info.Started) {
 		d.Warnings = append(d.Warnings, "both are the same run: "+a.Info.ID)
 	}
-	for i, when := range []string{"before", "after"} {
+	for i, when := range times {
 		for _, note := range comparison.Stopped(sides[i]) {
 			d.Warnings = append(d.Warnings, when+": "+note)
 		}
@@ -198,24 +239,31 @@ func (d *Diff) collect(sides [2]*records.Collection) {
 			subjects = append(subjects, one.Subject)
 		}
 	}
-	subjects = records.Distinct(subjects)
+	design := estimate.Unpaired
+	var pairs [][2]string
+	for _, subject := range records.Distinct(subjects) {
+		pairs = append(pairs, [2]string{subject, subject})
+	}
+	if d.Subjects != nil {
+		design, pairs = estimate.Paired, [][2]string{{d.Subjects[0], d.Subjects[1]}}
+	}
 	for _, cell := range cells {
-		for _, subject := range subjects {
-			a, b := sides[0].Samples(subject, cell), sides[1].Samples(subject, cell)
+		for _, pair := range pairs {
+			a, b := sides[0].Samples(pair[0], cell), sides[1].Samples(pair[1], cell)
 			switch {
 			case a != nil && b != nil:
-				d.Rows = append(d.Rows, deltas(subject, cell, a, b)...)
+				d.Rows = append(d.Rows, deltas(design, pair[1], cell, a, b)...)
 			case a != nil:
-				d.Absent = append(d.Absent, Absent{subject, cell, OnlyBefore})
+				d.Absent = append(d.Absent, Absent{pair[0], cell, OnlyBefore})
 			case b != nil:
-				d.Absent = append(d.Absent, Absent{subject, cell, OnlyAfter})
+				d.Absent = append(d.Absent, Absent{pair[1], cell, OnlyAfter})
 			}
 		}
 	}
 }
 
 // deltas returns the figures of one subject in one cell, without verdicts.
-func deltas(subject string, cell records.Cell, a, b *records.Samples) []Delta {
+func deltas(design estimate.Design, subject string, cell records.Cell, a, b *records.Samples) []Delta {
 	var out []Delta
 	source := comparison.SourceOf([]*records.Samples{a, b})
 	exceededA, exceededB := comparison.ExceededOf(a), comparison.ExceededOf(b)
@@ -224,7 +272,7 @@ func deltas(subject string, cell records.Cell, a, b *records.Samples) []Delta {
 		if before == nil && after == nil || f.quiet && zero(before) && zero(after) {
 			continue
 		}
-		row := Delta{Subject: subject, Cell: cell, Figure: f.Name, Detail: f.Detail, Unit: f.Unit, Before: before, After: after, of: f}
+		row := Delta{Subject: subject, Cell: cell, Figure: f.Name, Detail: f.Detail, Unit: f.Unit, Before: before, After: after, of: f, design: design}
 		if before != nil {
 			row.va = before.Values()
 		}

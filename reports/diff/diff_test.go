@@ -197,6 +197,75 @@ func noisyRow(random *rand.Rand, before, after int, noise, times float64) Delta 
 	return r
 }
 
+// TestPairs: subjects of one run are paired. What both have in common in a repetition hides no difference, and equal subjects
+// differ no more often than two equal runs.
+func TestPairs(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	const pairs, repetitions = 600, 10
+	judged := func(times float64) *Diff {
+		d := &Diff{Subjects: []string{"a", "b"}}
+		for i := range 15 {
+			r := noisyRow(random, repetitions, repetitions, 0.01, 1)
+			r.design, r.Figure = estimate.Paired, comparison.FigureTexts[i].Name
+			for k := range r.va {
+				machine := math.Exp(0.3 * random.NormFloat64())
+				r.va[k] *= machine
+				r.vb[k] *= machine * times
+			}
+			r.Before, r.After = estimate.Of("x", "s", estimate.Single(r.va...), 50), estimate.Of("x", "s", estimate.Single(r.vb...), 50)
+			d.Rows = append(d.Rows, r)
+		}
+		d.judge()
+		return d
+	}
+	wrong, missed, loud := 0, 0, 0
+	for range pairs {
+		if slices.ContainsFunc(judged(1).Rows, func(r Delta) bool { return r.Verdict == Slower || r.Verdict == Faster }) {
+			wrong++
+		}
+		if d := judged(1.2); d.Rows[0].Verdict != Slower || len(d.Beyond()) < 14 {
+			missed++
+		}
+		loud += len(judged(1.1).Beyond())
+	}
+	// Two families of figures at 5 % each.
+	if wrong > pairs*10/100 || missed > 0 || loud > 15*pairs*5/100 {
+		t.Errorf("of %d pairs, %d equal ones differ, %d with 20 %% more are missed; %d figures at their threshold are beyond it", pairs, wrong, missed, loud)
+	}
+}
+
+// TestSubjects: of one run, two subjects are compared, by default the two that it has.
+func TestSubjects(t *testing.T) {
+	y := synthetic.Churning
+	y.Reps = 10
+	dir := filepath.Join(t.TempDir(), "run")
+	y.Write(t, dir)
+	first, second := y.Subjects[0].Name, y.Subjects[1].Name
+	d := compared(t, dir, dir, Options{OneRun: true})
+	full := d.row(t, second, comparison.FigureFull)
+	if !slices.Equal(d.Subjects, []string{first, second}) || full.P == nil || full.Low == nil || full.Verdict != Slower && full.Verdict != Faster || len(d.Absent) > 0 {
+		t.Errorf("%q: %+v", d.Subjects, full)
+	}
+	back := compared(t, dir, dir, Options{OneRun: true, Subjects: [2]string{second, first}}).row(t, first, comparison.FigureFull)
+	if math.Abs(*back.Ratio**full.Ratio-1) > 1e-9 || *back.P != *full.P {
+		t.Errorf("in the other direction %+v", back)
+	}
+	text := strings.Join(strings.Fields(terminalDiff(t, d)), " ")
+	for _, want := range []string{"Two subjects compared", "before: " + first, "after: " + second, "sign test on the pairs"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the table lacks %q:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "mean nothing") || strings.Contains(text, "same run") {
+		t.Errorf("caveats of two runs:\n%s", text)
+	}
+	for _, bad := range [][2]string{{first, "none"}, {first, first}} {
+		if _, err := Compare(dir, dir, Options{OneRun: true, Subjects: bad}); err == nil || !strings.Contains(err.Error(), "name two of them") {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
+
 // TestDiffTooFew: three repetitions show no difference. As many as RepetitionsNeeded show one.
 func TestDiffTooFew(t *testing.T) {
 	y := synthetic.Churning

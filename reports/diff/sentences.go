@@ -20,9 +20,9 @@ var (
 	diffLeast = template.Must(template.New("least").Funcs(doc.SentenceFuncs).Parse(`Two runs, not measured in turn: differences below {{percent .Least}} mean nothing. ` +
 		`To see smaller ones, measure both programs in turn in one run, as two subjects.`))
 
-	// diffTooFew is of the number of repetitions that would suffice.
+	// diffTooFew is of a Diff.
 	diffTooFew = template.Must(template.New("too few").Funcs(doc.SentenceFuncs).Parse(`Too few repetitions: with so many figures, a verdict on one of them ` +
-		`needs {{.}} repetitions of each run (--reps {{.}}).`))
+		`needs {{.RepetitionsNeeded}} repetitions{{if not .Subjects}} of each run{{end}} (--reps {{.RepetitionsNeeded}}).`))
 
 	// diffBeyond is of a diffRow.
 	diffBeyond = template.Must(template.New("beyond").Funcs(doc.SentenceFuncs).Parse(`{{.Subject}} at {{.Where}}: {{.Figure}} from {{.Before}} to {{.After}}` +
@@ -31,13 +31,15 @@ var (
 	// diffMethod explains the verdicts of a Diff.
 	diffMethod = template.Must(template.New("method").Funcs(doc.SentenceFuncs).Parse(
 		`Medians of the repetitions' medians (or 99th percentiles); n: repetitions with a value, before and after, the unit of tests and intervals. ` +
-			`Ratio: after over before, with its 95 % interval by ranks (Hodges-Lehmann; from 4 repetitions on), ` +
+			`{{if .Subjects}}Both took turns in each repetition, which makes pairs. Ratio: after over before, with the 95 % interval of the pairs’ median (from 6 on). ` +
+			`p: sign test on the pairs; adjusted for the {{plural .Tests "test"}}, those of the primary figures and the others apart ({{.Correction}}); ` +
+			`{{else}}Ratio: after over before, with its 95 % interval by ranks (Hodges-Lehmann; from 4 repetitions on), ` +
 			`widened by the scatter of runs{{with .Scattered}} (that of the history for {{plural . "figure"}}, else {{percent $.Usual}}){{else}} ({{percent .Usual}}; ` +
 			`--history takes that of earlier runs){{end}}. p: Mann-Whitney U, two-sided, ` +
-			`or what the scatter of runs explains if that is more; adjusted for {{plural .Tests "test"}} ({{.Correction}}); at most {{.Level}} is a difference. ` +
+			`or what the scatter of runs explains if that is more; adjusted for {{plural .Tests "test"}} ({{.Correction}}); {{end}}at most {{.Level}} is a difference. ` +
 			`A row is beyond its threshold if the same test shows that it exceeds it. Counts that never vary within a run are compared exactly. ` +
 			`“No difference shown” is not “same”: noise may hide a difference as large as the threshold. ` +
-			`A slower machine during one of the runs looks like a difference, too.`))
+			`{{if not .Subjects}}A slower machine during one of the runs looks like a difference, too.{{end}}`))
 )
 
 // diffTotal counts the figures of a comparison. Verdicts has a text for each verdict that occurs: "3 the same".

@@ -35,7 +35,7 @@ func (d *Diff) Markdown(w io.Writer) error {
 	}
 	s.Add(doc.Block{Folded: true, Heading: "All " + doc.Plural(n, "figure"), Table: all, Facts: d.absent()},
 		doc.Block{Folded: true, Heading: "Conditions, caveats and method", Note: doc.Sentence(diffMethod, d), Facts: d.conditions(), List: d.caveats()})
-	return (&doc.Document{Title: "Two runs compared", Sections: []doc.Section{s}}).Markdown(w)
+	return (&doc.Document{Title: d.title(), Sections: []doc.Section{s}}).Markdown(w)
 }
 
 func (d *Diff) document() *doc.Document {
@@ -46,7 +46,14 @@ func (d *Diff) document() *doc.Document {
 	}
 	s.Add(doc.Block{Table: d.tableOf(func(Delta) bool { return true })})
 	s.Add(doc.Block{Facts: d.absent()}, doc.Block{Note: doc.Sentence(diffMethod, d), Soft: true})
-	return &doc.Document{Kind: "synclab diff", Title: "Two runs compared", Sections: []doc.Section{verdict, s}}
+	return &doc.Document{Kind: "synclab diff", Title: d.title(), Sections: []doc.Section{verdict, s}}
+}
+
+func (d *Diff) title() string {
+	if d.Subjects != nil {
+		return "Two subjects compared"
+	}
+	return "Two runs compared"
 }
 
 // absent lists the subjects in cells that only one of the runs has.
@@ -60,6 +67,9 @@ func (d *Diff) absent() [][2]string {
 
 // conditions describe both runs, and what was compared.
 func (d *Diff) conditions() [][2]string {
+	if d.Subjects != nil {
+		return [][2]string{{"before", d.Subjects[0]}, {"after", d.Subjects[1]}, {"run", doc.Sentence(diffRun, d.Before)}}
+	}
 	out := [][2]string{{"before", doc.Sentence(diffRun, d.Before)}, {"after", doc.Sentence(diffRun, d.After)}}
 	for _, u := range d.Unlike {
 		if u.Compared {
@@ -195,11 +205,11 @@ func (d *Diff) Verdict() []doc.Line {
 		level = doc.Info
 	}
 	out = append(out, doc.Line{Level: level, Text: doc.Sentence(diffCounts, total)})
-	if d.Tests > 0 && d.Scattered < len(d.Rows) {
+	if d.Tests > 0 && d.Scattered < len(d.Rows) && d.Subjects == nil {
 		out = append(out, doc.Line{Level: doc.Info, Text: doc.Sentence(diffLeast, d)})
 	}
 	if d.RepetitionsNeeded > 0 {
-		out = append(out, doc.Line{Level: doc.Care, Text: doc.Sentence(diffTooFew, d.RepetitionsNeeded)})
+		out = append(out, doc.Line{Level: doc.Care, Text: doc.Sentence(diffTooFew, d)})
 	}
 	return out
 }

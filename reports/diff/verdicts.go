@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"synclab/reports/comparison"
 	"synclab/reports/estimate"
 )
 
@@ -24,6 +25,20 @@ func (d *Diff) judge() {
 		}
 	}
 	d.Tests, d.Least = len(tested), estimate.UsualScatter.Least(len(tested))
+	families := [][]*Delta{tested}
+	if d.Subjects != nil {
+		primary := func(r *Delta) bool { return slices.Contains(comparison.Primary, comparison.FigureName(r.Figure)) }
+		families = [][]*Delta{
+			slices.DeleteFunc(slices.Clone(tested), func(r *Delta) bool { return !primary(r) }), slices.DeleteFunc(slices.Clone(tested), primary),
+		}
+	}
+	for _, family := range families {
+		d.judgeFamily(family)
+	}
+}
+
+// judgeFamily gives verdicts to rows whose p-values are adjusted for each other.
+func (d *Diff) judgeFamily(tested []*Delta) {
 	var p, beyond []float64
 	for _, r := range tested {
 		r.test()
@@ -36,9 +51,9 @@ func (d *Diff) judge() {
 	next := 0
 	for i, r := range tested {
 		r.Adjusted = &all[i]
-		r.Verdict = r.verdict(estimate.Found(p, i, estimate.LeastP(len(r.va), len(r.vb))))
+		r.Verdict = r.verdict(estimate.Found(p, i, r.leastP(len(r.va), len(r.vb))))
 		if r.Verdict == TooFew {
-			d.RepetitionsNeeded = max(d.RepetitionsNeeded, estimate.RepetitionsNeeded(p, i))
+			d.RepetitionsNeeded = max(d.RepetitionsNeeded, estimate.RepetitionsNeeded(p, i, func(n int) float64 { return r.leastP(n, n) }))
 		}
 		if r.beyondP != nil {
 			r.Beyond = r.Verdict == Slower && allBeyond[next] <= estimate.Level
@@ -47,13 +62,21 @@ func (d *Diff) judge() {
 	}
 }
 
-// divide sets the ratio and, with enough repetitions, its interval. Two runs are never paired.
+// leastP is the smallest p-value that so many repetitions can have.
+func (r *Delta) leastP(before, after int) float64 {
+	if r.design == estimate.Paired {
+		return estimate.LeastPairedP(min(before, after))
+	}
+	return estimate.LeastP(before, after)
+}
+
+// divide sets the ratio and, with enough repetitions, its interval. Two runs are never paired, and have their scatter.
 func (r *Delta) divide() {
-	ratio, ok := estimate.Compare(r.Before, r.After, estimate.Unpaired)
+	ratio, ok := estimate.Compare(r.Before, r.After, r.design)
 	if !ok {
 		return
 	}
-	if !r.steady() {
+	if !r.steady() && r.design == estimate.Unpaired {
 		r.scatter().Widen(&ratio)
 	}
 	r.Ratio, r.Low, r.High, r.P, r.ratio = &ratio.Value, ratio.Low, ratio.High, ratio.P, &ratio
@@ -111,6 +134,13 @@ func (r *Delta) test() {
 	if r.P == nil { // no ratio, or bounds: ranks can still be compared
 		p := estimate.RankP(r.va, r.vb)
 		r.P = &p
+	}
+	if r.design == estimate.Paired {
+		if r.Threshold != nil && r.ratio != nil {
+			p := estimate.BeyondPairedP(r.Before, r.After, *r.Threshold)
+			r.beyondP = &p
+		}
+		return
 	}
 	if r.ratio != nil && r.ratio.Low != nil { // the repetitions may be of one mind where two runs are not
 		p := max(*r.P, r.scatter().P(*r.ratio, 1))

@@ -34,11 +34,11 @@ func Found(p []float64, i int, other float64) bool {
 	return Adjust(changed)[i] <= Level
 }
 
-// RepetitionsNeeded returns how many repetitions of each run would show that the i-th number differs. It assumes that
-// all values of one run are above all of the other, and that the other p-values stay the same.
-func RepetitionsNeeded(p []float64, i int) int {
+// RepetitionsNeeded returns how many repetitions of both would show that the i-th number differs. least is the smallest
+// p-value with so many. It assumes that the other p-values stay the same.
+func RepetitionsNeeded(p []float64, i int, least func(repetitions int) float64) int {
 	n := 4
-	for !Found(p, i, LeastP(n, n)) {
+	for !Found(p, i, least(n)) {
 		n++
 	}
 	return n
