@@ -177,6 +177,9 @@ func (r *Host) sighted(s visible.VisibleChange) {
 // recordShimCost measures the time that the shim adds to a call, in this namespace and now: for small payloads, and for
 // payloads as large as restores of thousands of Services.
 func (r *Host) recordShimCost(ctx context.Context) error {
+	if err := r.Tools.Check(r.Tools.Shim); err != nil {
+		return err
+	}
 	for _, of := range []struct{ bytes, calls int }{{0, 10}, {1 << 20, 6}, {10 << 20, 4}} {
 		costs, err := r.Shim.Cost(ctx, of.calls, of.bytes)
 		for _, cost := range costs {

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"compress/gzip"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -19,11 +18,13 @@ import (
 	"synclab/bench/profile"
 	"synclab/bench/raw"
 	"synclab/bench/shim"
+	"synclab/bench/temporary"
 )
 
 // profiling samples the subject's processes, if the assignment wants it.
 type profiling struct {
 	recordings []*profile.Recording // one for each process of the subject
+	data       *temporary.Dir       // of their samples
 	mu         sync.Mutex
 	windows    []profile.Window // of syncs, of every recorded family
 }
@@ -45,8 +46,13 @@ func (r *Host) startProfiled(ctx context.Context, o process.Options, begin func(
 	if !sees && number == 0 {
 		r.Messages.Send(pass.Message{Note: reason})
 	}
-	// The subject can write in this folder. perf follows links, so the name is one that the subject cannot know.
-	data := filepath.Join(r.Lab.Dir, fmt.Sprintf("perf-%d-%s.data", number, rand.Text()))
+	// perf follows links, and believes its files: not in the run's folder, where the subject can write.
+	if r.profiling.data == nil {
+		if r.profiling.data, err = temporary.New(""); err != nil {
+			return nil, errors.Join(err, p.Stop(ctx))
+		}
+	}
+	data := filepath.Join(r.profiling.data.Path, fmt.Sprintf("perf-%d.data", number))
 	// The recording outlives ctx, which ends with the process.
 	recording, err := profile.Start(context.WithoutCancel(ctx), profile.Options{Path: data, PID: p.PID(), Kernel: sees})
 	if err != nil {
@@ -72,6 +78,7 @@ func (r *Host) SendProfile(ctx context.Context) error {
 	if r.ProfileFile == "" || len(r.profiling.recordings) == 0 {
 		return nil
 	}
+	defer r.profiling.data.Remove()
 	cut := profile.Cut{Subject: r.About.Name, Shims: map[int]bool{}, Windows: r.profiling.windows}
 	if cold := &r.Harness.cold; cold.seen() {
 		cut.Cold = profile.Window{From: cold.began, To: cold.visible[len(cold.visible)-1]}

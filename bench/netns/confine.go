@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -33,14 +34,14 @@ func globals() ([]string, error) {
 const ownSysctls = "/proc/sys/net"
 
 // keptCapabilities allow rules, sockets, files and child processes. The dropped ones allow mounts, kernel modules, raw I/O,
-// setting the clock, ptrace, perf events, and opening files by handle, which paths may hide. CAP_BPF is kept only for a
+// setting the clock, real-time priorities, ptrace, perf events, and opening files by handle, which paths may hide. CAP_BPF is kept only for a
 // subject that Synclab mounted a BPF file system for: no namespace separates BPF, and with CAP_NET_ADMIN a process of real
 // root can attach a program to any cgroup of the machine.
 var keptCapabilities = map[uintptr]bool{
 	unix.CAP_NET_ADMIN: true, unix.CAP_NET_RAW: true, unix.CAP_NET_BIND_SERVICE: true, unix.CAP_NET_BROADCAST: true,
 	unix.CAP_CHOWN: true, unix.CAP_DAC_OVERRIDE: true, unix.CAP_FOWNER: true, unix.CAP_FSETID: true,
 	unix.CAP_SETUID: true, unix.CAP_SETGID: true, unix.CAP_SETPCAP: true, unix.CAP_SETFCAP: true, unix.CAP_KILL: true,
-	unix.CAP_IPC_LOCK: true, unix.CAP_IPC_OWNER: true, unix.CAP_SYS_NICE: true, unix.CAP_SYS_RESOURCE: true,
+	unix.CAP_IPC_LOCK: true, unix.CAP_IPC_OWNER: true, unix.CAP_SYS_RESOURCE: true,
 }
 
 // Confine protects the machine from the calling thread and its future children. In a new mount namespace all files are
@@ -54,6 +55,7 @@ func Confine(kept Kept) (open, err error) {
 	if err := Guard(); err != nil {
 		return nil, err
 	}
+	closeOnExec()
 	if err := protectFiles(kept); forbidden(err) {
 		open = err
 	} else if err != nil {
@@ -63,6 +65,17 @@ func Confine(kept Kept) (open, err error) {
 		return nil, fmt.Errorf("confine: %w", err)
 	}
 	return open, nil
+}
+
+// closeOnExec keeps the descriptors that this process was started with from the programs that it starts: a folder's would
+// lead out of the confinement.
+func closeOnExec() {
+	entries, _ := os.ReadDir("/proc/self/fd") // without /proc, Go's own descriptors are closed anyway
+	for _, entry := range entries {
+		if fd, err := strconv.Atoi(entry.Name()); err == nil && fd > 2 {
+			unix.CloseOnExec(fd)
+		}
+	}
 }
 
 // errChroot means that the root folder is not a mount, so that mounts below it cannot be made private.

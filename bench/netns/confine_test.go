@@ -23,6 +23,8 @@ var (
 	own      = "/proc/sys/net/ipv4/ip_forward"
 )
 
+const inherited = 200 // a descriptor
+
 // reach prints what this process could do to the machine. It changes nothing: it only tests permissions.
 func reach() {
 	for _, path := range append([]string{own}, machines...) {
@@ -40,6 +42,12 @@ func reach() {
 	}
 	if os.Rename(lock, lock+".old") == nil {
 		fmt.Println("replaces the lock", os.Rename(lock+".old", lock))
+	}
+	if unix.Fstat(inherited, &unix.Stat_t{}) == nil {
+		fmt.Println("has a descriptor of the caller")
+	}
+	if _, err := os.Stat("/dev/tty"); err == nil {
+		fmt.Println("sees a terminal")
 	}
 	if loadsBPF() {
 		fmt.Println("loads BPF")
@@ -62,6 +70,10 @@ func loadsBPF() bool {
 }
 
 func TestConfine(t *testing.T) {
+	// What a process puts into the terminal of its session, the user's shell would run.
+	if session, err := unix.Getsid(0); err != nil || session == 0 {
+		t.Errorf("the worker is in the session of its parent (%d, %v)", session, err)
+	}
 	started := func(confine func() error) string {
 		t.Helper()
 		var out []byte
@@ -90,6 +102,15 @@ func TestConfine(t *testing.T) {
 		}
 		return err
 	}
+	folder, err := os.Open("/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer folder.Close()
+	if fd, err := unix.FcntlInt(folder.Fd(), unix.F_DUPFD, inherited); err != nil || fd != inherited { // as the shell's 200</ does
+		t.Fatal(fd, err)
+	}
+	defer unix.Close(inherited)
 	free, confined := started(func() error { return nil }), started(confine)
 	for _, path := range machines {
 		line := "writes " + path + "\n"
@@ -103,7 +124,7 @@ func TestConfine(t *testing.T) {
 	if !strings.Contains(confined, "writes "+own+"\n") {
 		t.Errorf("a confined process cannot write %s, which belongs to its namespace", own)
 	}
-	for _, capability := range []int{unix.CAP_SYS_ADMIN, unix.CAP_SYS_MODULE, unix.CAP_SYS_PTRACE, unix.CAP_MKNOD, unix.CAP_SYS_RAWIO} {
+	for _, capability := range []int{unix.CAP_SYS_ADMIN, unix.CAP_SYS_MODULE, unix.CAP_SYS_PTRACE, unix.CAP_MKNOD, unix.CAP_SYS_RAWIO, unix.CAP_SYS_NICE} {
 		line := fmt.Sprintf("holds %d\n", capability)
 		if !strings.Contains(free, line) || strings.Contains(confined, line) {
 			t.Errorf("capability %d: free %t, confined %t", capability, strings.Contains(free, line), strings.Contains(confined, line))
@@ -117,7 +138,7 @@ func TestConfine(t *testing.T) {
 	if strings.Contains(confined, "mounts") {
 		t.Error("a confined process can mount")
 	}
-	for _, unwanted := range []string{"cannot write to the run's folder", "replaces the lock"} {
+	for _, unwanted := range []string{"cannot write to the run's folder", "replaces the lock", "sees a terminal", "has a descriptor of the caller"} {
 		if strings.Contains(confined, unwanted) {
 			t.Errorf("a confined process %s", unwanted)
 		}
@@ -145,7 +166,7 @@ func TestConfine(t *testing.T) {
 	}
 	testChroot(t)
 	// The confined thread has ended with its goroutine: the rest of this process is not confined.
-	if again := started(func() error { return nil }); again != free {
+	if again := started(func() error { return nil }); again != strings.Replace(free, "has a descriptor of the caller\n", "", 1) {
 		t.Errorf("other threads are confined afterwards: %q", again)
 	}
 	if err := netns.MountBPF(); err != nil {

@@ -18,8 +18,9 @@ type Kept struct {
 	Write, Read []string
 }
 
-// devices are what a confined process has in /dev: no disks, and no memory of the machine.
-var devices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/net/tun"}
+// devices are what a confined process has in /dev: no disks, no memory of the machine, and no terminal, whose owner's shell
+// reads what is put into it.
+var devices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/net/tun"}
 
 // privateFolders returns the folders that a confined process has for itself, empty at first: homes, temporary folders, and
 // those with devices and with sockets of the machine's services. None of outer is in another.

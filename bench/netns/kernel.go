@@ -136,7 +136,7 @@ func (g *guest) start(kernel, exe string, stdout io.Writer) error {
 	cmd.ExtraFiles = far // file descriptors 3, 4, 5
 	cmd.Stdout, cmd.Stderr = g.console, g.console
 	cmd.Env = []string{"HOME=" + g.dir, "TMPDIR=" + memoryFolder(g.dir), "PATH=" + os.Getenv("PATH")}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL, Setpgid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: unix.SIGKILL, Setsid: true}
 	cmd.WaitDelay = grace // a process of the guest may hold the console open
 	if err := cmd.Start(); err != nil {
 		closeAll(near)

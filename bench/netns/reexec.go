@@ -158,7 +158,7 @@ func attributes(user bool) *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS | unix.CLONE_NEWPID,
 		Pdeathsig:  unix.SIGKILL,
-		Setpgid:    true,
+		Setsid:     true, // without the user's terminal
 	}
 	for file, flag := range map[string]uintptr{"ipc": unix.CLONE_NEWIPC, "uts": unix.CLONE_NEWUTS} { // kernels may lack them
 		if _, err := os.Stat("/proc/self/ns/" + file); err == nil {

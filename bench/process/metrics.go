@@ -14,8 +14,8 @@ import (
 // Samples is one reading of a process's metrics, by name.
 type Samples map[string]*dto.MetricFamily
 
-// metricsBytes bounds a reading: kube-proxy's metrics are some hundred KiB.
-const metricsBytes = 64 << 20
+// metricsBytes bounds a reading, which takes some 40 times as much memory: kube-proxy's metrics are some hundred KiB.
+const metricsBytes = 4 << 20
 
 // Metrics reads the metrics of a process. It does not use http.DefaultClient, which would use the proxies in the
 // environment.

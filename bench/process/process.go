@@ -93,7 +93,7 @@ func Start(ctx context.Context, opts Options) (*Process, error) {
 		defer in.Close()
 		cmd.Stdin, p.stdin = in, out
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: unix.SIGKILL}
 
 	started := make(chan error)
 	go p.run(cmd, started)

@@ -344,6 +344,20 @@ func TestMemory(t *testing.T) {
 	}
 }
 
+// A process has a session of its own, without the terminal of its parent.
+func TestOwnSession(t *testing.T) {
+	opts := shell(`read -r _ _ _ _ _ session _ </proc/self/stat; [ "$session" = $$ ]`)
+	opts.LogFile = filepath.Join(t.TempDir(), "log")
+	p, err := Start(t.Context(), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-p.Done()
+	if status := p.State().ExitCode(); status != 0 {
+		t.Errorf("status %d: the process is in another session", status)
+	}
+}
+
 // Of a log of any size, the errors at its end are read.
 func TestErrorsOfAHugeLog(t *testing.T) {
 	opts := shell(`truncate -s 1T "$LOG"; echo >>"$LOG"; echo "fatal: last" >>"$LOG"`)

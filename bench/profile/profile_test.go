@@ -15,6 +15,7 @@ import (
 	"time"
 
 	pprof "github.com/google/pprof/profile"
+	"golang.org/x/sys/unix"
 )
 
 // script is what perf prints: a sample of a tool in the kernel, one of a Go program, events, and lost samples.
@@ -217,5 +218,21 @@ func TestGateIsNoLink(t *testing.T) {
 	}
 	if text, err := os.ReadFile(outside); err != nil || string(text) != "kept" {
 		t.Errorf("the file outside: %q, %v", text, err)
+	}
+}
+
+// A subject can put anything where its program was.
+func TestStrangeObjects(t *testing.T) {
+	fifo, link := filepath.Join(t.TempDir(), "fifo"), filepath.Join(t.TempDir(), "link")
+	if err := errors.Join(unix.Mkfifo(fifo, 0o600), os.Symlink("/dev/zero", link)); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{fifo, link} {
+		if name := (symbols{}).name(path, 0); name != filepath.Base(path) {
+			t.Errorf("%s: %s", path, name)
+		}
+	}
+	if _, err := contentOf(&elf.Section{SectionHeader: elf.SectionHeader{Name: "s", Size: 1 << 40, FileSize: 1 << 40}}); err == nil || !strings.Contains(err.Error(), "larger than") {
+		t.Errorf("a section of 1 TiB: %v", err)
 	}
 }

@@ -5,8 +5,11 @@ import (
 	"debug/gosym"
 	"encoding/binary"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
+
+	"synclab/bench/outfile"
 )
 
 // symbols names functions in files without a symbol table.
@@ -52,12 +55,17 @@ func (s symbols) name(path string, offset uint64) string {
 	return base
 }
 
+// openObject reads a file that a sample was in. A subject can have made it: a FIFO, or a section of any size.
 func openObject(path string) (*object, error) {
-	file, err := elf.Open(path)
+	opened, err := outfile.OpenBeside(path, os.O_RDONLY, 0)
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
+	defer opened.Close()
+	file, err := elf.NewFile(opened)
+	if err != nil {
+		return nil, err
+	}
 	o := &object{}
 	for _, p := range file.Progs {
 		if p.Type == elf.PT_LOAD && p.Flags&elf.PF_X != 0 {
@@ -65,7 +73,7 @@ func openObject(path string) (*object, error) {
 		}
 	}
 	if lines, text := file.Section(".gopclntab"), file.Section(".text"); lines != nil && text != nil {
-		table, err := lines.Data()
+		table, err := contentOf(lines)
 		if err != nil {
 			return nil, err
 		}
@@ -76,12 +84,21 @@ func openObject(path string) (*object, error) {
 	if index == nil {
 		return o, nil
 	}
-	content, err := index.Data()
+	content, err := contentOf(index)
 	if err != nil {
 		return nil, err
 	}
 	o.starts = functionStarts(content, index.Addr, file.ByteOrder)
 	return o, nil
+}
+
+// contentOf returns what is in a section of up to 128 MiB: kube-proxy's largest has some 20.
+func contentOf(s *elf.Section) ([]byte, error) {
+	const most = 128 << 20
+	if s.Size > most || s.FileSize > most {
+		return nil, fmt.Errorf("section %s: larger than %d MiB", s.Name, most>>20)
+	}
+	return s.Data()
 }
 
 // functionStarts reads the starts of functions from the index of the unwind tables (.eh_frame_hdr), in the only encoding

@@ -36,6 +36,10 @@ func parseCall(line string) ([]string, error) {
 // include matches a statement of nft that reads another file.
 var include = regexp.MustCompile(`(^|[\s;{}])include(\s|\\\n)*["'/.*]`)
 
+// longestLine is the size in bytes of the longest line that iptables-restore reads at once. The rest would be a line of its
+// own, whose first word may be in quotes here.
+const longestLine = 10_000
+
 // checkInput reports an input that makes a tool read another file, or start another program.
 func checkInput(tool string, input []byte) error {
 	if bytes.IndexByte(input, 0) >= 0 {
@@ -48,6 +52,9 @@ func checkInput(tool string, input []byte) error {
 		return nil
 	}
 	for i, line := range bytes.Split(input, []byte("\n")) {
+		if len(line) > longestLine {
+			return fmt.Errorf("line %d has %d bytes: %s takes what follows %d as another line", i+1, len(line), tool, longestLine)
+		}
 		for _, word := range wordsOf(string(line)) {
 			if !plainOption(word) {
 				return fmt.Errorf("line %d: option %q is none of a proxier: it may load a program", i+1, word)

@@ -203,6 +203,7 @@ func TestHostileInputs(t *testing.T) {
 		{"iptables-restore", "*nat\n-A X -M/tmp/x\n", false},
 		{"iptables-restore", "*nat\n[1:2] -A X -m comment --comment \"a/b:c -> 10.0.0.1 -M x\" -m statistic --mode random --probability 0.5 -j MARK --or-mark 0x4000\nCOMMIT\n", true},
 		{"iptables-restore", string(restore(20)), true},
+		{"iptables-restore", "*nat\n# \"" + strings.Repeat("x", 10_236) + "-A X -M /tmp/x -p tcp\"\nCOMMIT\n", false}, // two lines for the tool
 	} {
 		if err := checkInput(c.tool, []byte(c.input)); (err == nil) != c.good {
 			t.Errorf("%s: %.200q: %v", c.tool, c.input, err)

@@ -97,8 +97,9 @@ func (c *Call) UnmarshalJSON(line []byte) error {
 	return nil
 }
 
-// Bounds in bytes of what is read at once: a million calls, and the input of 50,000 Services three times over.
+// Bounds of what is read at once: calls with their bytes, and those of the input of 50,000 Services three times over.
 const (
+	mostCalls   = 1_000_000
 	mostOfCalls = 256 << 20
 	mostOfInput = 1 << 30
 )
@@ -123,6 +124,9 @@ func (s *Shim) Read(from int64) (calls []Call, next int64, err error) {
 		var call Call
 		if err := json.Unmarshal(line, &call); err != nil {
 			return calls, from, fmt.Errorf("shim: calls: %q: %w", line, err)
+		}
+		if call.Tool == "" || len(calls) == mostCalls {
+			return calls, from, fmt.Errorf("shim: calls: %q is none, or more than %d at once", line, mostCalls)
 		}
 		calls = append(calls, call)
 		from += int64(len(line)) + 1

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/outfile"
@@ -41,7 +40,8 @@ type Options struct {
 type Shim struct {
 	dir     string
 	folder  *outfile.Folder // dir. The subject may write in it, so its files are found by this descriptor
-	command string
+	command string          // the program
+	copied  string          // a name of its copy in the folder; empty: there is none yet
 	planted atomic.Int64
 }
 
@@ -192,26 +192,18 @@ func (s *Shim) find(name string) (string, error) {
 	return "", fmt.Errorf("%s: %w on PATH or in %s", name, os.ErrNotExist, strings.Join(system, ", "))
 }
 
-// put installs the program in front of a tool. It makes a hard link or a copy, not a symbolic link, because the program
-// finds its folder by its own path.
+// put installs the program in front of a tool. It makes a copy and hard links to it, not symbolic links, because the program
+// finds its folder by its own path. It never links to the program itself: a subject may write in this folder.
 func (s *Shim) put(name, tool string) error {
 	if err := s.folder.Root.Symlink(tool, filepath.Join(realFolder, name)); err != nil {
 		return err
 	}
-	bin, err := s.folder.Root.Open(binFolder)
-	if err != nil {
-		return err
-	}
-	defer bin.Close()
-	if unix.Linkat(unix.AT_FDCWD, s.command, int(bin.Fd()), name, 0) == nil {
+	to := filepath.Join(binFolder, name)
+	if s.copied != "" && s.folder.Root.Link(s.copied, to) == nil {
 		return nil
 	}
-	// Another file system, or a file that this user may not link: make one copy, and link the other names to the copy.
-	if err := s.copyFile(s.command, filepath.Join(binFolder, name)); err != nil {
-		return err
-	}
-	s.command = s.path(binFolder, name)
-	return nil
+	s.copied = to
+	return s.copyFile(s.command, to)
 }
 
 // putLoader notes the loader of a tool, if it has one.

@@ -843,6 +843,20 @@ func TestKeepInputs(t *testing.T) {
 
 // A subject can write in the shim's folder. Links that it makes there lead to no file outside of it: nothing there is read,
 // written or removed.
+// A subject may write in the shim's folder. No name there is the program that the lab and other runs start.
+func TestProgramIsACopy(t *testing.T) {
+	s := install(t, "", map[string]string{"iptables-restore": "cat", "iptables-save": "cat"})
+	program, err := os.Stat(s.command)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"iptables-restore", "iptables-save"} {
+		if copied, err := os.Stat(filepath.Join(s.Path(), name)); err != nil || os.SameFile(copied, program) || copied.Size() != program.Size() {
+			t.Errorf("%s: %v, %v", name, copied, err)
+		}
+	}
+}
+
 // A subject can make files of any size in the shim's folder. None is read into memory.
 func TestHugeFilesOfASubject(t *testing.T) {
 	s := install(t, "", map[string]string{"iptables-restore": "cat"})
@@ -854,11 +868,20 @@ func TestHugeFilesOfASubject(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := os.WriteFile(s.path("many"), bytes.Repeat([]byte("{}\n"), 10), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := s.Input(Call{PID: 1}); err == nil || !strings.Contains(err.Error(), "larger than 1024 MiB") {
 		t.Errorf("an input of 1 TiB: %v", err)
 	}
 	if _, _, err := s.Read(0); err == nil || !strings.Contains(err.Error(), "larger than 256 MiB") {
 		t.Errorf("1 TiB of calls: %v", err)
+	}
+	if err := os.Rename(s.path("many"), s.path(callsFile)); err != nil {
+		t.Fatal(err)
+	}
+	if calls, _, err := s.Read(0); err == nil || len(calls) > 0 {
+		t.Errorf("lines that are no calls: %v, %v", calls, err)
 	}
 }
 

@@ -20,6 +20,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"synclab/bench/outfile"
 )
 
 const (
@@ -38,6 +40,10 @@ type Dir struct {
 func New(root string) (*Dir, error) {
 	if root != "" {
 		return newDir(root)
+	}
+	// Programs in it run by their paths.
+	if err := outfile.Trusted(os.TempDir()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("temporary folder: %w: let TMPDIR name another folder", err)
 	}
 	d, err := newDir(os.TempDir())
 	for _, cause := range []error{unix.ENOSPC, unix.EDQUOT, unix.EACCES, unix.EROFS, unix.ENOENT} {

@@ -5,8 +5,29 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 )
+
+// Programs in a temporary folder run by their paths, so others may not rename it.
+func TestSharedFolder(t *testing.T) {
+	shared := t.TempDir()
+	t.Setenv("TMPDIR", shared)
+	for mode, good := range map[os.FileMode]bool{0o777: false, 0o777 | os.ModeSticky: true, 0o700: true} {
+		if err := os.Chmod(shared, mode); err != nil {
+			t.Fatal(err)
+		}
+		d, err := New("")
+		if (err == nil) != good || err != nil && !strings.Contains(err.Error(), "let TMPDIR name another folder") {
+			t.Errorf("%v: %v", mode, err)
+		}
+		if err == nil {
+			if err := d.Remove(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
 
 // Sweep removes the folders of ended processes. It keeps those of running processes, of other users, and what is no
 // folder.

@@ -28,6 +28,10 @@ const spanBegin, spanEnd = "\ue000", "\ue001"
 // Span marks a part of a text for Markdown to show as code.
 func Span(text string) string { return spanBegin + text + spanEnd }
 
+// linked are words that GitHub makes links, references or pictures of, wherever they are but in code: addresses of pages and
+// mail, commits, GH-1, owner/repository#1, :emoji:.
+var linked = regexp.MustCompile(`(?i)\S*(://|\bwww\.|[\w.+-]@[\w-]|\bgh-[0-9]|\b[0-9a-f]{7,40}\b|:[a-z0-9_+-]*[a-z0-9][a-z0-9_+-]*:|\w#[0-9])\S*`)
+
 // first is what makes a line a heading, a list, a quote, a rule, code or a part of a heading above.
 var first = regexp.MustCompile(`^([#>=|+-]|[0-9]+[.)])`)
 
@@ -42,7 +46,16 @@ func mark(text string, begins bool) string {
 			plain = before
 			code, rest, _ = strings.Cut(after, spanEnd)
 		}
-		escape(&out, []rune(plain))
+		for begin := 0; ; {
+			at := linked.FindStringIndex(plain[begin:])
+			if at == nil {
+				escape(&out, []rune(plain[begin:]))
+				break
+			}
+			escape(&out, []rune(plain[begin:begin+at[0]]))
+			out.WriteString(codeSpan(plain[begin+at[0] : begin+at[1]]))
+			begin += at[1]
+		}
 		if code != "" {
 			out.WriteString(codeSpan(code))
 		}
@@ -101,7 +114,10 @@ var number = regexp.MustCompile(`^[+-]?[0-9.]+(e[+-]?[0-9]+)?$`)
 // CSVCell is a cell that no spreadsheet takes for a formula: a quote in front makes it a text.
 func CSVCell(text string) string {
 	if text != "" && strings.ContainsRune("=+-@\t\r", rune(text[0])) && !number.MatchString(text) {
-		return "'" + text
+		text = "'" + text
 	}
-	return text
+	return divided.ReplaceAllString(text, "$1'$2")
 }
+
+// divided are formulas behind what some spreadsheets take for the end of a cell.
+var divided = regexp.MustCompile(`([;\t]\s*)([=+@-])`)

@@ -112,10 +112,17 @@ func Optional(v *float64, unit string) Cell {
 }
 
 // Add appends a row.
-func (t *Table) Add(cells ...Cell) { t.Rows = append(t.Rows, cells) }
+func (t *Table) Add(cells ...Cell) {
+	for i := range cells { // a line feed in a name would look like the end of the table
+		cells[i].Text = strings.TrimRight(lineFeeds.Replace(cells[i].Text), " ")
+	}
+	t.Rows = append(t.Rows, cells)
+}
+
+var lineFeeds = strings.NewReplacer("\r\n", " ", "\n", " ", "\r", " ", "\t", " ")
 
 // Heading appends a heading within the table.
-func (t *Table) Heading(text string) { t.Rows = append(t.Rows, []Cell{{Text: text}}) }
+func (t *Table) Heading(text string) { t.Add(Cell{Text: text}) }
 
 func (t *Table) heading(row []Cell) bool { return len(row) == 1 && len(t.Columns) > 1 }
 

@@ -19,7 +19,7 @@ func TestTerminal(t *testing.T) {
 	table := &Table{Title: "The table", Note: "Its note.", Columns: []Column{{Name: "Subject"}, {Name: "Full sync", Short: "full", Legend: "full: a full sync"},
 		{Name: "CPU", Legend: "full: a full sync"}, {Name: "Long-lived", Legend: "long-lived: flows"}}}
 	table.Heading("part")
-	table.Add(Text("a"), Cell{Text: "12 µs", Sub: "not shown", Narrow: "not shown"}, Text("1"), Cell{Text: "not shown", Terminal: "3"})
+	table.Add(Text("a\n\n✓ forged\r\n"), Cell{Text: "12 µs", Sub: "not shown", Narrow: "not shown"}, Text("1"), Cell{Text: "not shown", Terminal: "3"})
 	table.Add(Text("a | b"), None(), Text("200"), Cell{})
 	d := &Document{Kind: "kind", Title: "Title", Subtitle: "not shown", Footer: "footer", Sections: []Section{
 		{Title: "Not shown above the title of its table", Blocks: []Block{{Table: table}}},
@@ -30,10 +30,10 @@ Title
 
 The table
 
-subject   full  CPU  long-lived
+subject       full  CPU  long-lived
 part
-a        12 µs    1           3
-a | b        –  200
+a  ✓ forged  12 µs    1           3
+a | b            –  200
 
 full: a full sync; long-lived: flows
 Its note.

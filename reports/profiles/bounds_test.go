@@ -46,6 +46,9 @@ func TestRefusesBombs(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
+	if err := bounded(bytes.Repeat([]byte{2<<3 | 2, 0}, mostFields+1)); err == nil || !strings.Contains(err.Error(), "more than 1000000") {
+		t.Errorf("empty samples: %v", err)
+	}
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, raw.ProfilesFolder), 0o700); err != nil {
 		t.Fatal(err)

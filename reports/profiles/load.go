@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	pprof "github.com/google/pprof/profile"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"synclab/bench/outfile"
 	"synclab/bench/process"
@@ -93,9 +94,27 @@ func Load(runs []*records.Run) (all []*Profile, lost, samples float64, problems 
 	return all, lost, samples, problems
 }
 
-// Bounds of a profile: bytes unpacked, functions on one stack (perf records at most 127), and functions on all stacks.
+// bounded returns an error if a profile would take much more memory than its bytes: each of its samples, functions and the
+// like takes more than a hundred bytes, even if it is empty.
+func bounded(content []byte) error {
+	for n := 0; len(content) > 0; n++ {
+		_, _, size := protowire.ConsumeField(content)
+		if size < 0 {
+			return fmt.Errorf("not a profile: %w", protowire.ParseError(size))
+		}
+		if n == mostFields {
+			return fmt.Errorf("more than %d samples, functions and locations", mostFields)
+		}
+		content = content[size:]
+	}
+	return nil
+}
+
+// Bounds of a profile: bytes unpacked, its parts, functions on one stack (perf records at most 127), and functions on all
+// stacks.
 const (
 	largest    = 64 << 20
+	mostFields = 1_000_000
 	deepest    = 1024
 	mostFrames = 4_000_000
 )
@@ -106,6 +125,9 @@ func add(all []*Profile, run *records.Run, r records.Record) ([]*Profile, error)
 	content, err := outfile.Unpack(path, largest)
 	if err != nil {
 		return all, err
+	}
+	if err := bounded(content); err != nil {
+		return all, fmt.Errorf("%s: %w", path, err)
 	}
 	read, err := pprof.ParseUncompressed(content)
 	if err == nil {
