@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -64,10 +65,13 @@ const endOfWriter = "\n\n"
 
 // readSyncLog reads the records of consecutive processes, until r ends. It skips incomplete lines.
 func readSyncLog(r io.Reader, take func(proxier.SyncRecord)) error {
-	lines := bufio.NewReader(r)
+	lines := bufio.NewReaderSize(r, 1<<20)
 	var bad error // error of the previous line
 	for {
-		line, err := lines.ReadBytes('\n')
+		line, err := lines.ReadSlice('\n')
+		if errors.Is(err, bufio.ErrBufferFull) {
+			return fmt.Errorf("sync log: a line of more than 1 MiB: %w", err)
+		}
 		if err != nil {
 			return nil // the end of the repetition
 		}

@@ -40,6 +40,7 @@ func reach() {
 	if unix.Access(filepath.Dir(lock), unix.W_OK) != nil {
 		fmt.Println("cannot write to the run's folder")
 	}
+	_ = os.Chmod(filepath.Dir(filepath.Dir(lock)), 0o711)
 	if os.Rename(lock, lock+".old") == nil {
 		fmt.Println("replaces the lock", os.Rename(lock+".old", lock))
 	}
@@ -111,7 +112,19 @@ func TestConfine(t *testing.T) {
 		t.Fatal(fd, err)
 	}
 	defer unix.Close(inherited)
-	free, confined := started(func() error { return nil }), started(confine)
+	// Others must not get into the folder: what a subject makes set-user-ID there would be a way to this user.
+	above := filepath.Dir(filepath.Dir(os.Getenv("XTABLES_LOCKFILE")))
+	free := started(func() error { return nil })
+	if stat, err := os.Stat(above); err != nil || stat.Mode().Perm() != 0o711 || filepath.Dir(above) != filepath.Clean(os.TempDir()) {
+		t.Errorf("%s: %v, %v; want the folder of the run's, opened by the free process", above, stat, err)
+	}
+	if err := os.Chmod(above, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	confined := started(confine)
+	if stat, err := os.Stat(above); err != nil || stat.Mode().Perm() != 0o700 {
+		t.Errorf("a confined process opens the folder above the run's: %v, %v", stat, err)
+	}
 	for _, path := range machines {
 		line := "writes " + path + "\n"
 		if !netns.InUserNamespace() && !strings.Contains(free, line) && strings.HasPrefix(path, "/proc/sys/") {

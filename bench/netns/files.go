@@ -77,10 +77,12 @@ func (k Kept) trees(private []string) (all []tree, err error) {
 			return all, fmt.Errorf("%s: %w", path, err)
 		}
 		all = append(all, tree{fd: fd, target: path, folder: stat.IsDir()})
+		attributes := uint64(unix.MOUNT_ATTR_NOSUID)
 		if !write {
-			if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
-				return all, fmt.Errorf("%s read-only: %w", path, err)
-			}
+			attributes = unix.MOUNT_ATTR_RDONLY // ping and sudo may be there, whose capabilities are bounded anyway
+		}
+		if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: attributes}); err != nil {
+			return all, fmt.Errorf("%s: protect its mount: %w", path, err)
 		}
 	}
 	slices.SortFunc(all, func(a, b tree) int { return strings.Compare(a.target, b.target) })

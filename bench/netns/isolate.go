@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 
 	"golang.org/x/sys/unix"
@@ -44,7 +43,7 @@ func Isolated(ctx context.Context, prepare func(*exec.Cmd), name string, args ..
 		if cmd.Env == nil {
 			cmd.Env = environ()
 		}
-		cmd.Env = append(cmd.Env, envLock+"="+filepath.Join(private.Path, lockName))
+		cmd.Env = append(cmd.Env, envLock+"="+private.lock)
 		cmd.SysProcAttr = attributes(user)
 		if errors.Is(cmd.Err, exec.ErrNotFound) {
 			return user, cmd.Err

@@ -85,7 +85,7 @@ func TestKilledParent(t *testing.T) {
 	if err != nil {
 		t.Fatalf("the worker printed nothing: %v", err)
 	}
-	dir = strings.TrimSpace(dir)
+	dir = filepath.Dir(strings.TrimSpace(dir)) // above the run's
 	if filepath.Dir(dir) != tmp {
 		t.Fatalf("lab directory %s is not in %s", dir, tmp)
 	}

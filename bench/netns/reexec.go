@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -96,8 +95,8 @@ func reexec(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, env 
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
 		cmd.ExtraFiles = []*os.File{r} // file descriptor 3
 		cmd.Env = append(environ(), env...)
-		cmd.Env = append(cmd.Env, envParent+"="+parent, envDir+"="+dir.Path, envLifeline+"=3",
-			envLock+"="+filepath.Join(dir.Path, lockName))
+		cmd.Env = append(cmd.Env, envParent+"="+parent, envDir+"="+dir.lab, envLifeline+"=3",
+			envLock+"="+dir.lock)
 		cmd.SysProcAttr = attributes(user)
 		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 		cmd.WaitDelay = grace
