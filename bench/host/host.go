@@ -174,14 +174,17 @@ func (r *Host) EndWork() {
 	r.Work = work{}
 }
 
-// CPU returns the CPU time of all subjects so far, without the shim's. It is 0 where it cannot be separated from the
-// lab's.
+// CPU returns the CPU time of all subjects so far, without the shim's and that of readings of their metrics. It is 0 where it
+// cannot be separated from the lab's.
 func (r *Host) CPU() time.Duration {
 	total := r.spent
 	if p := r.Process(); p != nil {
 		if used, err := p.CPU(); err == nil {
 			total += used
 		}
+	}
+	if r.Harness != nil {
+		total -= r.Harness.readings.time()
 	}
 	return max(0, total-r.shimTime())
 }

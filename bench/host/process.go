@@ -43,7 +43,9 @@ type Harness struct {
 	Visible *visible.Watcher
 	log     syncLog
 	cold    coldStart
-	had     move.Inventory // what the kernel had before step migrate; nil: what is left of it is counted
+	// readings of the subject's metrics.
+	readings readings
+	had      move.Inventory // what the kernel had before step migrate; nil: what is left of it is counted
 }
 
 // startProcess starts the subject's process. Before the first process, it opens the harness.
@@ -282,7 +284,11 @@ func (r *Host) progress() error {
 }
 
 func (s *processSubject) InSync(ctx context.Context) error {
-	if err := s.converged(ctx, s.syncs.idle); err != nil || s.attached == nil {
+	err := s.converged(ctx, s.syncs.idle)
+	if err == nil {
+		err = s.recordReadingCost(ctx)
+	}
+	if err != nil || s.attached == nil {
 		return err
 	}
 	select {

@@ -159,6 +159,9 @@ func (o *processSyncs) reading(ctx context.Context) {
 	number := o.begun
 	o.mu.Unlock()
 	samples, err := process.Metrics(ctx, MetricsURL)
+	if err == nil {
+		o.Harness.readings.n.Add(1)
+	}
 	own := o.Harness.log.take()
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -151,11 +151,12 @@ const (
 
 	ColdStartShare Metric = "cold_start_share" // s: the same start → Share percent of the Services are visible
 	ColdStart      Metric = "cold_start"       // s: start of the subject (of its process with FeedAPI) → every Service is visible
-	SubjectCPU     Metric = "subject_cpu"      // s: user and system time of the subject and its children in one step, without the shim's
+	SubjectCPU     Metric = "subject_cpu"      // s: user and system time of the subject and its children in one step, without the shim's and that of readings
 	LabCPU         Metric = "lab_cpu"          // s: user and system time of the lab's own process in that step; with FeedAPI
 	ChangesApplied Metric = "changes_applied"  // count: changes applied by one step
 	ToolCalls      Metric = "tool_calls"       // count: iptables and nft commands of one sync
 	ShimCost       Metric = "shim_cost"        // s: time that the shim adds to a call of a tool with so many Bytes of input
+	ReadingCost    Metric = "reading_cost"     // s: CPU time that one reading of its metrics costs the subject; not in SubjectCPU
 	// ChangeReverted is a change that another one reverted before the kernel was seen with it: due → known to be reverted.
 	// It is no network programming latency, since nothing had to be written.
 	ChangeReverted Metric = "change_reverted" // s

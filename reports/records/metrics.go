@@ -50,6 +50,7 @@ var metricTexts = []metricText{
 	{raw.LabCPU, GroupSyncs, "CPU time of the lab itself in one step"},
 	{raw.ToolCalls, GroupSyncs, "iptables and nft commands of a sync"},
 	{raw.ShimCost, GroupSyncs, "time that the shim adds to a command"},
+	{raw.ReadingCost, GroupSyncs, "CPU time of the subject for one reading of its metrics"},
 	{raw.SyncsNotSeparable, GroupSyncs, "syncs without durations: they cannot be separated"},
 	{raw.NetworkProgrammingLatency, GroupChanges, "network programming latency"},
 	{raw.ChangeSynced, GroupChanges, "change in the cluster → end of its sync"},

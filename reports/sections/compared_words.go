@@ -143,6 +143,7 @@ func (s *Summary) method() []string {
 	}{
 		{processes, methodProcesses},
 		{processes, s.shimSentence()},
+		{processes, s.readingSentence()},
 		{processes && len(lost) > 0, doc.Sentence(syncsLost, int(comparison.Sum(lost)))},
 		{processes, methodSyncs},
 		{len(s.Collected.Pooled(raw.ToolSys)) > 0, methodToolTime},
@@ -183,6 +184,33 @@ func (s *Summary) shimSentence() string {
 	return doc.Sentence(shimAdds, calls)
 }
 
+// readingSentence describes what readings of their metrics cost the subjects; empty if they had none.
+func (s *Summary) readingSentence() string {
+	var costs []string
+	for _, one := range s.Collected.Series {
+		var seconds []float64
+		for _, samples := range one.Cells {
+			for _, r := range samples.Records {
+				if r.Metric == raw.ReadingCost {
+					seconds = append(seconds, r.Value)
+				}
+			}
+		}
+		if len(seconds) > 0 {
+			costs = append(costs, doc.Sentence(readingOf, readingWords{Subject: one.Subject, Cost: estimate.Median(seconds)}))
+		}
+	}
+	if len(costs) == 0 {
+		return ""
+	}
+	return doc.Sentence(readingAdds, costs)
+}
+
+type readingWords struct {
+	Subject string
+	Cost    float64 // in seconds
+}
+
 // Sentences about pairs of subjects, stopped subjects, and how the numbers of a comparison were measured.
 var (
 	evidence     = runTemplate(`{{.B}} against {{.A}}{{with .Interval}}, {{if $.Confident}}95 % CI {{end}}{{.}}{{end}}`)
@@ -195,6 +223,9 @@ var (
 	shimCall = runTemplate(`{{seconds .Cost}} to a call{{if .Bytes}} with {{bytes .Bytes}}{{end}}`)
 	shimAdds = runTemplate(`A shim in front of iptables and nft measures their times. The shim adds {{join .}} (medians). ` +
 		`The subject's CPU time excludes the shim's.`)
+	readingOf   = runTemplate(`{{seconds .Cost}} ({{.Subject}})`)
+	readingAdds = runTemplate(`The subject's metrics tell syncs apart. One reading of them costs the subject's process {{join .}} of CPU ` +
+		`(medians, measured while it is idle). The subject's CPU time excludes that of all readings.`)
 	syncsLost = runTemplate(`{{plural . "sync"}} ended between two reads of the subject's metrics and cannot be separated. ` +
 		`They have no durations.`)
 	kubeProxyVersions = runTemplate(`kube-proxy is {{join .}}, unmodified.`)
