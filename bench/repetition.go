@@ -64,7 +64,7 @@ func newRepetition(e *pass.Env) *repetition {
 	r.flows.Met = r.checks.Count
 	// The order of listeners matters: flows and faults hear of a change before the kernel's watcher awaits it.
 	e.Events = pass.Events{
-		Changing:   []func(sim.Op, runtime.Object, time.Time){r.faults.Changing, r.flows.Changing, r.host.Changing},
+		Changing:   []func(sim.Op, runtime.Object, time.Time){r.faults.Changing, r.flows.Changing, r.host.Changing, r.checks.Changing},
 		Awaited:    []func(){r.faults.Awaited},
 		Visible:    []func(visible.VisibleChange){r.flows.Visible, r.faults.Visible, r.host.Visible},
 		Synced:     []func(proxier.Sync){r.faults.Synced},
@@ -200,7 +200,7 @@ func (r *repetition) steps(ctx context.Context) error {
 			r.host.EndWork() // a probe's work ends with the probe
 		}
 	}
-	return nil
+	return r.checks.Deliver(ctx)
 }
 
 func (r *repetition) do(ctx context.Context, step *scenarios.Step, name string) error {

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"synclab/bench/fault"
 	"synclab/bench/flow"
@@ -42,7 +43,8 @@ type Checks struct {
 	left      *invariants.Leftover
 	met       metFlows
 	restores  restores
-	noted     string // how many health check NodePorts were asked, if not all
+	changed   map[types.NamespacedName]bool // Services, for Deliver
+	noted     string                        // how many health check NodePorts were asked, if not all
 }
 
 // Count counts a result of a flow, unless a fault may have made it fail.

@@ -13,7 +13,8 @@ type coldStart struct {
 	began    time.Time // right before the start of the subject
 	mu       sync.Mutex
 	due      time.Time   // identifies the VisibleChanges of the first state
-	visible  []time.Time // when each Service of a family became visible
+	visible  []time.Time // when each Service of a family became visible, at the latest
+	lacked   []time.Time // when each was last known not to be visible
 	recorded bool
 	moved    bool // from another subject: metric move
 	// byPackets: packets showed when Services became visible.
@@ -44,14 +45,20 @@ func (r *Host) settledCold() {
 	}
 	cold.recorded = true
 	slices.SortFunc(cold.visible, time.Time.Compare)
+	slices.SortFunc(cold.lacked, time.Time.Compare)
 	if cold.moved {
 		last := cold.visible[len(cold.visible)-1]
 		r.RecordAs(raw.Record{At: last.Sub(r.Started).Seconds(), Unit: "s", Kind: r.About.Name}, raw.Move, last.Sub(cold.began).Seconds())
 		return
 	}
 	for _, share := range coldShares {
-		at := cold.visible[(len(cold.visible)*share+99)/100-1]
-		place := raw.Record{At: at.Sub(r.Started).Seconds(), Unit: "s", Share: share, Method: methodOf(cold.byPackets)}
+		// The k-th Service to become visible did so between the k-th of the earliest and the k-th of the latest moments.
+		k := (len(cold.visible)*share+99)/100 - 1
+		at, from := cold.visible[k], cold.lacked[k]
+		if from.Before(cold.began) {
+			from = cold.began
+		}
+		place := raw.Record{At: at.Sub(r.Started).Seconds(), Unit: "s", Share: share, Uncertainty: at.Sub(from).Seconds(), Method: methodOf(cold.byPackets)}
 		metric := raw.ColdStartShare
 		if share == 100 {
 			place.Share, metric = 0, raw.ColdStart

@@ -76,7 +76,7 @@ func (r *Host) compareBehaviour(to subject.Spec) {
 func (t *Harness) awaitAgain(began time.Time) {
 	t.cold.mu.Lock()
 	defer t.cold.mu.Unlock()
-	t.cold.began, t.cold.due, t.cold.visible, t.cold.recorded, t.cold.moved = began, began, nil, false, true
+	t.cold.began, t.cold.due, t.cold.visible, t.cold.lacked, t.cold.recorded, t.cold.moved = began, began, nil, nil, false, true
 }
 
 // CountLeft counts what the last subject left in the kernel, once after a move, when the current one has converged.

@@ -231,7 +231,7 @@ func (r *Host) Visible(s visible.VisibleChange) {
 	first := s.Due.Equal(cold.due)
 	cold.byPackets = cold.byPackets || s.ByPackets
 	if first {
-		cold.visible = append(cold.visible, s.Visible)
+		cold.visible, cold.lacked = append(cold.visible, s.Visible), append(cold.lacked, s.Lacked)
 	}
 	cold.mu.Unlock()
 	if !first {

@@ -54,7 +54,8 @@ type Record struct {
 	File      string `json:"file,omitempty"`      // in ProfilesFolder, of profile_samples and tool_input
 	After     string `json:"after,omitempty"`     // the subject before, of a turn
 	// Uncertainty, in seconds, is that of a time that was read from the kernel: Value is the upper bound, and
-	// Value - Uncertainty the lower one. A reaction has it, and a network programming latency whose end only reading shows.
+	// Value - Uncertainty the lower one. A reaction has it, a cold start and its shares, and a network programming latency
+	// whose end only reading shows.
 	Uncertainty float64 `json:"uncertainty,omitempty"`
 }
 
@@ -149,7 +150,7 @@ const (
 
 	// Only for subjects that are separate processes (Run.Feed "api"), seen from outside.
 
-	ColdStartShare Metric = "cold_start_share" // s: the same start → Share percent of the Services are visible
+	ColdStartShare Metric = "cold_start_share" // s: the same start → Share percent of the Services are visible, at the latest
 	ColdStart      Metric = "cold_start"       // s: start of the subject (of its process with FeedAPI) → every Service is visible
 	SubjectCPU     Metric = "subject_cpu"      // s: user and system time of the subject and its children in one step, without the shim's and that of readings
 	LabCPU         Metric = "lab_cpu"          // s: user and system time of the lab's own process in that step; with FeedAPI

@@ -33,11 +33,14 @@ const idlePeriod = 10 * time.Millisecond
 
 // With many pending ports, as at a cold start, a few ports are read first after a commit. If none of the few has
 // arrived, the rest is skipped: subjects write unreachable chains in several commits. The few are mostly the oldest,
-// because subjects process the oldest changes first.
+// because subjects process the oldest changes first. The rest is read all the same once wholeFactor times what such a read
+// takes has passed, and at least wholePeriod, so that no port is late by more.
 const (
-	many      = 64
-	fewOldest = 8
-	fewSpread = 4
+	many        = 64
+	fewOldest   = 8
+	fewSpread   = 4
+	wholeFactor = 50
+	wholePeriod = 100 * time.Millisecond
 )
 
 // chunk is the number of ports that are read between two reads of the generation.
@@ -61,6 +64,8 @@ type watch struct {
 	failed         *port // the port that the last full read found missing
 	looked         time.Time
 	cost           time.Duration // of the last read
+	whole          time.Time     // end of the last read of all pending ports
+	wholeCost      time.Duration // of that read
 	again          bool          // the generation changed during the last read
 	doubts
 }
@@ -183,11 +188,14 @@ func (w *Watcher) lookAt(moment time.Time) error {
 	defer look.Close()
 	defer w.forget()
 	began := w.opts.Clock.Now()
+	if w.whole.IsZero() {
+		w.whole = began
+	}
 	few, rest := w.order()
 	held := w.generation
 	found := false
 	for i, ports := range [][]*port{few, rest} {
-		if i > 0 && !found {
+		if i > 0 && !found && began.Sub(w.whole) < max(wholePeriod, wholeFactor*w.wholeCost) {
 			return nil
 		}
 		for part := range slices.Chunk(ports, chunk) {
@@ -206,6 +214,8 @@ func (w *Watcher) lookAt(moment time.Time) error {
 			w.credit(hits, moment)
 		}
 	}
+	w.whole = w.opts.Clock.Now()
+	w.wholeCost = w.whole.Sub(began)
 	return nil
 }
 

@@ -18,6 +18,9 @@ type VisibleChange struct {
 	// Since is set if only a read revealed the commit. Then Visible is the end of that read. Since is the latest time
 	// when the kernel was known not to have the change: when the change was made, or the previous read started.
 	Since time.Time
+	// Lacked is the start of the last read that found the change missing, or when it was made. With many pending ports, looks
+	// skip most of them: then an earlier commit than the last one may have made the change, at any time since Lacked.
+	Lacked time.Time
 	// Polled is the last poll before the number that changes with each commit had changed: the commit came later.
 	Polled time.Time
 	// Read is the end of the read, at or after Visible: from then on, packets are certain to meet the change. It is
@@ -126,6 +129,7 @@ func (p *port) undone(a *awaited) bool { return a != p.queue[0] && a.equal(p.sho
 // arrived ends the wait for a state and all states before it; at and since are as in VisibleChange. It returns the changes that
 // are now visible in all ports. A change is never visible before it was made.
 func (p *port) arrived(a *awaited, at, since time.Time) []*change {
+	lacked := p.lacked(a)
 	i := slices.Index(p.queue, a)
 	undone := i > 0 && p.undone(a) || p.saw != nil && p.saw.Unseen
 	var complete []*change
@@ -137,7 +141,7 @@ func (p *port) arrived(a *awaited, at, since time.Time) []*change {
 			c.seen.ByPackets = p.saw != nil && !p.saw.At.IsZero()
 			for _, t := range []time.Time{at, c.made} {
 				if t.After(c.seen.Visible) {
-					c.seen.Visible, c.seen.Since = t, since
+					c.seen.Visible, c.seen.Since, c.seen.Lacked = t, since, lacked
 				}
 			}
 			if c.ports == 0 && !c.seen.Due.IsZero() {

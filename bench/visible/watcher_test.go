@@ -3,6 +3,7 @@ package visible
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -483,6 +484,31 @@ func TestManyPending(t *testing.T) {
 	b.at(2).commit(all...).step()
 	if len(b.sights) != services || b.Pending() != 0 {
 		t.Errorf("%d sights, %d pending", len(b.sights), b.Pending())
+	}
+}
+
+// A subject that writes piece by piece, in an order of its own, is seen within wholePeriod, and the changes say since when
+// they may have been visible.
+func TestPieceByPiece(t *testing.T) {
+	b := newBed(t)
+	lacked := map[string]int{}
+	b.opts.Seen = func(s VisibleChange) { lacked[s.Service.Name] = b.ms(s.Lacked) }
+	for i := range 200 {
+		b.change(sim.Add, service(fmt.Sprintf("s%d", i)))
+		b.change(sim.Add, slice(fmt.Sprintf("s%d", i), "1"))
+	}
+	b.at(1).commit().step()
+	b.at(50).commit("IPv4 ns/s20:http=1").step() // none of the few that are read first
+	if len(lacked) != 0 {
+		t.Errorf("read before its time: %v", lacked)
+	}
+	b.at(150).commit("IPv4 ns/s21:http=1").step()
+	if want := map[string]int{"s20": 0, "s21": 0}; !maps.Equal(lacked, want) {
+		t.Errorf("%v, want %v", lacked, want)
+	}
+	b.at(300).commit("IPv4 ns/s22:http=1").step()
+	if lacked["s22"] != 150 {
+		t.Errorf("%v: s22 was missing at 150", lacked)
 	}
 }
 

@@ -45,6 +45,8 @@ type Comparison struct {
 	Exploratory bool   `json:"exploratory,omitempty"`
 	Words       string `json:"words"` // "2.3× faster", "observed 2.3× faster", "no difference shown"
 	Warning     string `json:"warning,omitempty"`
+	// WithinNoise: sides that must be equal differ as much in this cell.
+	WithinNoise bool `json:"within_noise,omitempty"`
 
 	// Counted: each side has the same count in all of its repetitions.
 	Counted bool `json:"-"`
@@ -248,6 +250,7 @@ func OfCells(c *records.Collection) []CellComparison {
 			}
 		}
 		one.adjust()
+		one.findNoise()
 		out = append(out, one)
 	}
 	return out

@@ -23,6 +23,8 @@ type CellComparison struct {
 	Ratios []Comparison `json:"ratios"`
 	// Floors are the kernel floors of the cell's syncs.
 	Floors []Floor `json:"kernel_floors,omitempty"`
+	// Noise is that of first packets, from sides that have the same rules. Differences are named only beyond it.
+	Noise []Noise `json:"noise,omitempty"`
 }
 
 // Side is one subject's line in the comparison of a cell.

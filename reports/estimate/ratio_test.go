@@ -100,3 +100,52 @@ func TestBeyondP(t *testing.T) {
 		t.Errorf("p = %v", p)
 	}
 }
+
+// TestRatioCoverage: with 2, 3, 4, 6 and 12 repetitions, an interval of a ratio contains the real one in 95 % of cases or
+// more, and there is none where it could not. Repetitions are one distribution, and heavy on one side.
+func TestRatioCoverage(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 6))
+	const tries, real = 4000, 1.3
+	value := func(repetition float64) float64 {
+		noise := 0.05 * random.NormFloat64()
+		if random.Float64() < 0.1 { // a repetition is disturbed
+			noise += 0.5 * random.ExpFloat64()
+		}
+		return math.Exp(repetition + noise)
+	}
+	for _, design := range []Design{Paired, Unpaired} {
+		for _, n := range []int{2, 3, 4, 6, 12} {
+			var a, b [12]float64
+			covered, intervals := 0, 0
+			for range tries {
+				for i := range n {
+					machineA := 0.3 * random.NormFloat64()
+					machineB := machineA
+					if design == Unpaired {
+						machineB = 0.3 * random.NormFloat64()
+					}
+					a[i], b[i] = value(machineA), real*value(machineB)
+				}
+				r, ok := Compare(Of("x", "s", Single(a[:n]...), 50), Of("x", "s", Single(b[:n]...), 50), design)
+				if !ok || r.Low == nil {
+					continue
+				}
+				if intervals++; *r.Low <= real && real <= *r.High {
+					covered++
+				}
+			}
+			least := map[Design]int{Paired: 6, Unpaired: 4}[design]
+			if (intervals == tries) != (n >= least) || intervals > 0 && intervals < tries {
+				t.Errorf("design %d, %d repetitions: %d intervals of %d", design, n, intervals, tries)
+			}
+			if intervals == 0 {
+				continue
+			}
+			share := float64(covered) / float64(intervals)
+			t.Logf("design %d, %d repetitions: coverage %.3f", design, n, share)
+			if share < 0.94 { // 95 %, less three standard errors of the simulation
+				t.Errorf("design %d, %d repetitions: the interval covers the ratio in %.3f of cases", design, n, share)
+			}
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"synclab/bench/raw"
+	"synclab/bench/subject"
 	"synclab/reports/comparison"
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
@@ -19,7 +20,10 @@ import (
 func Verdict(s *sections.Summary) []doc.Line { return verdict.Of(facts(s)) }
 
 func facts(s *sections.Summary) verdict.Facts {
-	f := verdict.Facts{Loads: loads(s), SLOs: slos(s), Growth: growth(s)}
+	f := verdict.Facts{Loads: loads(s), SLOs: slos(s), Growth: growth(s), SLOSource: "those that were given"}
+	if s.SLOs == (sections.SLOs{}).WithDefaults() {
+		f.SLOSource = "Synclab's defaults"
+	}
 	for _, text := range comparison.Stopped(s.Collected) {
 		text, _, _ = strings.Cut(text, " (not visible in the kernel") // which Services: the comparison has it
 		f.Stopped = append(f.Stopped, text)
@@ -54,7 +58,7 @@ func facts(s *sections.Summary) verdict.Facts {
 	if len(f.Moves) > 0 { // a run for moves is no comparison: each subject runs for a part of it
 		f.SLOs, f.Loads = nil, nil
 	} else if c := s.LargestComparison(); c != nil {
-		f.Pairs = pairs(c)
+		f.Modes, f.Pairs = modes(c), pairs(c)
 		f.Control = control(s)
 		if f.Rankings = packetRankings(s, verdict.Differs(f.Control)); f.Rankings == nil {
 			switch f.Best = best(c); {
@@ -394,10 +398,56 @@ func ranking(c *comparison.CellComparison) verdict.Ranking {
 	return verdict.Ranking{}
 }
 
-// pairs compares each subject with its nearest baseline.
+// isMode reports whether a side is the run's kube-proxy in one of its modes.
+func isMode(c *comparison.CellComparison, side comparison.Side) bool {
+	plain := func(s comparison.Side) bool {
+		return strings.HasPrefix(s.Subject, subject.KubeProxy+"/") && !strings.Contains(s.Subject, "+")
+	}
+	return side.Series != c.Baseline && plain(side) && plain(c.SideOf(c.Baseline))
+}
+
+// modes compares the other modes of kube-proxy with the baseline.
+func modes(c *comparison.CellComparison) (out []verdict.Mode) {
+	for _, side := range c.Sides {
+		if !isMode(c, side) {
+			continue
+		}
+		m := verdict.Mode{From: c.Baseline, To: side.Series, Size: placeOf(c), Observed: true}
+		for _, name := range comparison.Primary {
+			r := c.Ratio(side.Series, c.Baseline, name)
+			if r == nil || r.Words == "unknown" || comparison.OfPackets(name) && c.Cell.InGuest() {
+				continue
+			}
+			text := doc.LowerFirst(comparison.FigureTextOf(name).Text)
+			m.Observed = m.Observed && r.Observed
+			if !r.Apart() {
+				m.Same = append(m.Same, text)
+				continue
+			}
+			text += " " + comparison.FigureValue(c.SideOf(c.Baseline).Figure(name), false) + " → " + comparison.FigureValue(side.Figure(name), false)
+			if !r.Observed { // few repetitions are values, not a ratio
+				text += " (" + strings.TrimSuffix(r.Words+", "+r.IntervalText(), ", ") + ")"
+			}
+			if r.Ratio < 1 {
+				m.Better = append(m.Better, text)
+			} else {
+				m.Worse = append(m.Worse, text)
+			}
+		}
+		if len(m.Better)+len(m.Worse)+len(m.Same) > 0 {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// pairs compares each subject with its nearest baseline, but for the modes of kube-proxy.
 func pairs(c *comparison.CellComparison) []verdict.Pair {
 	var out []verdict.Pair
 	for _, side := range c.Compared() {
+		if isMode(c, side) {
+			continue
+		}
 		baseline := c.Nearest(side)
 		p := verdict.Pair{Series: side.Series, Baseline: baseline}
 		var observed []int // differences without intervals

@@ -45,6 +45,9 @@ func tileSection(s *sections.Summary) doc.Section {
 			if comparison.OfPackets(name) && cell.InGuest() {
 				continue // a guest's clock is too coarse
 			}
+			if name == comparison.FigureTotalRSS && !s.OfOwnProcess() {
+				continue // it is that of the lab, with the simulated cluster
+			}
 			limit := 0.0
 			if one.limit != nil && name == comparison.FigureNPL99 {
 				limit = one.limit(s.SLOs)
@@ -61,7 +64,7 @@ func tileSection(s *sections.Summary) doc.Section {
 	}
 	against := ""
 	if len(c.Ratios) > 0 {
-		against = " Ratios compare with kube-proxy in the same mode; where there is none, with " + c.Baseline + "."
+		against = " Ratios compare with " + c.Baseline + "."
 	}
 	out.Add(doc.Block{On: doc.Page, Soft: true, Note: "At " + records.SizesText([]records.Cell{cell}) + records.SettingsTail(records.ShortSettings(cell.Settings())) + ". " + s.MediansText() + against},
 		doc.Block{On: doc.Page, Tiles: all})
@@ -105,7 +108,7 @@ func tileOf(s *sections.Summary, c *comparison.CellComparison, name, note string
 		}
 		f := side.Figure(name)
 		row := doc.TileRow{Name: s.MarkedCell(side.Series), Value: sections.FigureCell(side, text), Share: f.Value / most}
-		if r := c.Ratio(side.Series, c.Nearest(side), name); r != nil && r.Words != "unknown" {
+		if r := c.Ratio(side.Series, c.Baseline, name); r != nil && r.Words != "unknown" {
 			row.Ratio = strings.TrimSuffix(r.Short(), "?") // the note above says whether there are intervals
 			if row.Ratio == "~" {
 				row.Ratio = "no difference shown"

@@ -27,9 +27,9 @@ func ratiosFigure(s *sections.Summary) *figure.Figure {
 	}
 	shown := c.Compared()
 	f := &figure.Figure{Name: "ratios", Title: "Ratios to the baseline at " + records.SizesText([]records.Cell{c.Cell}) + records.SettingsTail(records.ShortSettings(c.Cell.Settings())),
-		Caption: "Each figure of a subject divided by its baseline's: left of 1 it is faster or less, right of it slower or more. Lines are 95 % confidence intervals (from 6 repetitions on), " +
-			"or ranges where repetitions are too few. A hollow mark: no difference shown."}
-	p := figure.NewPlot("ratio to the baseline (log scale)", "")
+		Caption: "Each figure of a subject divided by its baseline's: left of 1 it is faster or less, right of it slower or more. Lines are 95 % confidence intervals, from 6 repetitions on. " +
+			"A hollow mark: no difference shown."}
+	p := figure.NewPlot("← faster, less   ratio to the baseline (log scale)   slower, more →", "")
 	low, high := 1.0, 1.0
 	var marks []ratioMark
 	var names []plot.Tick
@@ -46,9 +46,6 @@ func ratiosFigure(s *sections.Summary) *figure.Figure {
 			}
 			i, _ := s.SeriesNamed(side.Series)
 			m := ratioMark{row: -row, value: r.Ratio, low: r.Low, high: r.High, look: s.Look(i), hollow: !r.Apart(), text: strings.TrimSuffix(r.Short(), "?")}
-			if m.low == nil {
-				m.low, m.high = r.RangeLow, r.RangeHigh
-			}
 			for _, v := range []*float64{&m.value, m.low, m.high} {
 				if v != nil && *v > 0 {
 					low, high = min(low, *v), max(high, *v)

@@ -17,17 +17,17 @@ func (s *Summary) comparedSection() doc.Section {
 		return out
 	}
 	out.Add(doc.Block{On: doc.Page | doc.Markdown, Soft: true, Note: "Medians of the repetitions ± 95 % confidence, from 6 repetitions; with fewer repetitions, observed values. " +
-		"The small line, or the text in brackets, is the ratio to the baseline."})
+		"The small lines, or the text in brackets, are the ratio to the baseline and its 95 % confidence interval."})
 	ratios := false
 	for i, c := range s.comparisonsBySize() {
-		sides, all, short := s.SidesTable(c), s.ratiosTable(c), s.shortRatiosTable(c)
-		sides.Title, all.Title = s.cellTitle(c.Cell), s.cellTitle(c.Cell)+": every ratio, with its 95 % confidence interval"
+		sides, short := s.SidesTable(c), s.shortRatiosTable(c)
+		sides.Title = s.cellTitle(c.Cell)
 		out.Add(doc.Block{On: doc.Page, Folded: i > 0, Table: sides}, doc.Block{On: doc.Terminal | doc.Markdown, Table: sides})
 		var notes []string
 		for _, side := range c.Sides {
 			notes = append(notes, comparison.StoppedNotes(side.Series, c.Cell, side.Exceeded, side.Repetitions)...)
 		}
-		out.Add(doc.Block{On: doc.Page | doc.Markdown, List: notes}, doc.Block{On: doc.Page, Folded: i > 0, Table: all}, doc.Block{On: doc.Terminal, Table: short})
+		out.Add(doc.Block{On: doc.Page | doc.Markdown, List: notes}, doc.Block{On: doc.Terminal, Table: short})
 		ratios = ratios || len(short.Rows) > 0
 	}
 	if ratios {
@@ -101,15 +101,26 @@ func (s *Summary) SidesTable(c *comparison.CellComparison) *doc.Table {
 		for _, text := range comparison.FigureTexts {
 			cell := FigureCell(side, text)
 			if r := c.Ratio(side.Series, baseline, text.Name); r != nil {
-				cell.Sub = r.Words
-				cell.Markdown = cell.Text + " (" + strings.TrimSuffix(r.Words+", "+r.IntervalText(), ", ") + ")"
+				words := strings.TrimSuffix(r.Words+", "+r.IntervalText(), ", ")
+				cell.Sub, cell.Markdown = words, cell.Text+" ("+words+")"
+				cell.Title += fmt.Sprintf("; ratio %s, p %s", doc.Exact(r.Ratio), r.PText())
 			}
 			cells = append(cells, cell)
 		}
 		t.Add(cells...)
 	}
 	t.Note = s.MediansText()
+	for _, noise := range c.Noise {
+		t.Note += " " + doc.Sentence(noiseText, noiseWords{doc.LowerFirst(comparison.FigureTextOf(noise.Metric).Text), noise.A, noise.B, 100 * noise.Share})
+	}
 	return t
+}
+
+var noiseText = runTemplate(`Noise of the {{.Figure}}: {{.A}} and {{.B}} have the same rules and differ by {{printf "%.2g" .Percent}} %, so smaller differences are not named.`)
+
+type noiseWords struct {
+	Figure, A, B string
+	Percent      float64
 }
 
 func FigureCell(side comparison.Side, text comparison.FigureText) doc.Cell {
@@ -130,28 +141,6 @@ func FigureCell(side comparison.Side, text comparison.FigureText) doc.Cell {
 	}
 	cell.Title += fmt.Sprintf(", %s, n = %d", doc.Plural(f.Repetitions(), "repetition"), f.N)
 	return cell
-}
-
-// ratiosTable has every ratio with its interval, by baseline.
-func (s *Summary) ratiosTable(c *comparison.CellComparison) *doc.Table {
-	t := &doc.Table{Columns: []doc.Column{{Name: "Subject"}}}
-	for _, text := range comparison.FigureTexts {
-		t.Columns = append(t.Columns, doc.Column{Name: text.Column(), Numeric: true, Title: "ratio and its 95 % confidence interval; " + text.Title})
-	}
-	for _, pair := range c.Pairs() {
-		subject := s.SeriesCell(pair[0])
-		subject.Sub = "baseline: " + pair[1]
-		cells := []doc.Cell{subject}
-		for _, text := range comparison.FigureTexts {
-			cell := doc.None()
-			if r := c.Ratio(pair[0], pair[1], text.Name); r != nil {
-				cell = doc.Cell{Text: r.Words, Value: doc.Exact(r.Ratio), Sub: r.IntervalText(), Title: doc.Exact(r.Ratio) + ", p " + r.PText(), Faint: !r.Apart()}
-			}
-			cells = append(cells, cell)
-		}
-		t.Add(cells...)
-	}
-	return t
 }
 
 // shortRatiosTable has the ratios of shortRatios below the name of their baseline.

@@ -186,6 +186,7 @@ var invariantTexts = map[string]string{
 	"I12": "metrics match the actual state",
 	"I13": "a restart causes no gap and no needless change",
 	"I14": "health check NodePorts: each address and family answers, with the ready endpoints of this node",
+	"I15": "packets to changed Services: they go to the endpoints of the API's objects",
 }
 
 // FaultName is a fault's display name among others. It has the step if another has the same name: "flush nat (step 14)".

@@ -7,6 +7,7 @@ import (
 	"synclab/reports/comparison"
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
+	"synclab/reports/records"
 )
 
 // KeySection has the most important figures of each series in each cell. Comparisons have them too: then it is empty.
@@ -93,14 +94,17 @@ func (k KeyFigures) stoppedCell(figure string, d *estimate.Distribution) doc.Cel
 	return distributionCell(d, medianValue, true)
 }
 
+// OfOwnProcess reports whether the subjects were processes, so that the peak RSS is theirs alone.
+func (s *Summary) OfOwnProcess() bool {
+	return !slices.ContainsFunc(s.Runs, func(run records.RunHead) bool { return run.Feed != raw.FeedAPI })
+}
+
 // rssOf names the process of the peak RSS.
 func (s *Summary) rssOf() string {
-	for _, run := range s.Runs {
-		if run.Feed != raw.FeedAPI {
-			return "of the lab's process: simulated cluster and proxier"
-		}
+	if s.OfOwnProcess() {
+		return "of the subject's process"
 	}
-	return "of the subject's process"
+	return "of the lab's process: simulated cluster and proxier"
 }
 
 // phaseSection shows where syncs spend their time, on a terminal. The page has plots of it.

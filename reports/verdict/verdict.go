@@ -33,7 +33,9 @@ type Facts struct {
 	Moves      []Move
 	Answers    Answers
 	SLOs       []SLO
+	SLOSource  string // who set the SLOs
 	Control    Control
+	Modes      []Mode
 	Best       Best
 	Rankings   []Ranking
 	Pairs      []Pair
@@ -129,6 +131,13 @@ type Pair struct {
 	Observed         bool     // too few repetitions for intervals
 }
 
+// Mode is what another mode of kube-proxy changes. Better and Worse are such as "reaction 1.63 s → 279 ms (5.8× faster)".
+type Mode struct {
+	From, To, Size      string
+	Better, Worse, Same []string
+	Observed            bool // too few repetitions for intervals
+}
+
 // Growth is where a duration starts to grow faster than the number of Services.
 type Growth struct {
 	Series, What string
@@ -139,7 +148,7 @@ type Growth struct {
 // Of returns the lines of the verdict, the most important first.
 func Of(f Facts) []doc.Line {
 	var out []doc.Line
-	for _, rule := range []func(Facts) []doc.Line{incomplete, moves, saturated, stopped, violated, stalled, faults, flows, answers, best, slos, control, rankings, pairs, busy, growth} {
+	for _, rule := range []func(Facts) []doc.Line{incomplete, moves, saturated, stopped, violated, stalled, faults, flows, answers, modes, best, slos, control, rankings, pairs, busy, growth} {
 		out = append(out, rule(f)...)
 	}
 	for i := range out {
@@ -401,13 +410,10 @@ func slos(f Facts) (out []doc.Line) {
 			met = append(met, series+own)
 		}
 	}
-	if len(over) > 0 {
-		all := ""
-		if len(over) > 1 && len(over) == len(order) {
-			all = "None meets every SLO: "
-		}
-		out = append(out, doc.Line{Level: doc.Bad, Text: all + strings.Join(some(over), "; ") + "."})
+	for _, text := range over {
+		out = append(out, doc.Line{Level: doc.Bad, Text: text + "."})
 	}
+	out = bounded(out)
 	if len(limited) > 0 {
 		out = append(out, doc.Line{Level: doc.Bad, Text: "SLOs are met only up to a size: " + strings.Join(limited, "; ") + "."})
 	}
@@ -418,6 +424,9 @@ func slos(f Facts) (out []doc.Line) {
 	}
 	if len(met) > 0 {
 		out = append(out, doc.Line{Level: doc.Good, Text: "SLOs (" + strings.Join(names, ", ") + ") are met by " + doc.JoinWords(met) + "."})
+	}
+	if len(out) > 0 && f.SLOSource != "" {
+		out[len(out)-1].Text += " The SLOs are " + f.SLOSource + "."
 	}
 	return out
 }
@@ -438,6 +447,35 @@ func control(f Facts) []doc.Line {
 	return []doc.Line{{Level: doc.Care, Text: fmt.Sprintf("The control differs between the subjects: a packet of an established flow, which no rule concerns, takes %s to %s. "+
 		"So does the machine's part of every round trip: do not compare handshakes and echoes between subjects of this run, only along the positions of one.",
 		doc.Format(f.Control.Least, "s"), doc.Format(f.Control.Most, "s"))}}
+}
+
+// modes begins with what most readers run: kube-proxy, and what another mode of it would change.
+func modes(f Facts) (out []doc.Line) {
+	for _, m := range f.Modes {
+		observed := ""
+		if m.Observed {
+			observed = " (observed in too few repetitions for intervals)"
+		}
+		if len(m.Better)+len(m.Worse) == 0 {
+			if !m.Observed {
+				out = append(out, doc.Line{Level: doc.Info, Text: fmt.Sprintf("Between %s and %s, the mode does not show at %s: no difference in %s.", m.From, m.To, m.Size, doc.JoinWords(m.Same))})
+			}
+			continue
+		}
+		var parts []string
+		if len(m.Better) > 0 {
+			parts = append(parts, "gains "+strings.Join(m.Better, ", "))
+		}
+		if len(m.Worse) > 0 {
+			parts = append(parts, "costs "+strings.Join(m.Worse, ", "))
+		}
+		text := fmt.Sprintf("From %s to %s at %s: %s%s", m.From, m.To, m.Size, strings.Join(parts, "; "), observed)
+		if len(m.Same) > 0 {
+			text += "; no difference shown in " + doc.JoinWords(m.Same)
+		}
+		out = append(out, doc.Line{Level: doc.Info, Text: text + "."})
+	}
+	return bounded(out)
 }
 
 func best(f Facts) []doc.Line {
