@@ -40,8 +40,11 @@ const (
 // deliveryBound is the longest wait until the subject has converged.
 const deliveryBound = 10 * time.Second
 
-// Changing keeps the names of the Services that change.
+// Changing keeps the names of the Services that change once a subject runs.
 func (r *Checks) Changing(_ sim.Op, object runtime.Object, _ time.Time) {
+	if r.Host.Subject == nil {
+		return
+	}
 	var name types.NamespacedName
 	switch o := object.(type) {
 	case *corev1.Service:
