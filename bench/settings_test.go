@@ -64,7 +64,7 @@ func TestOwnFilesAreChecked(t *testing.T) {
 		{[]string{"synclab/nftables+config:a=" + dir + "/none"}, "no such file"},
 		{[]string{"kube-proxy/nftables+config:a=" + bad}, bad + ":3: mode"},
 		{[]string{"synclab@src:a=/x/nftables", "synclab@src:a=/y/nftables+bucket"}, "have one name for two paths"},
-		{[]string{"kube-proxy/ipvs+tools:a=/x", "kube-proxy/ipvs+tools:a=/y+gogc50"}, "have one name for two paths"},
+		{[]string{"kube-proxy/nftables+tools:a=/x", "kube-proxy/nftables+tools:a=/y+gogc50"}, "have one name for two paths"},
 	} {
 		o := ExecuteOptions{Subjects: c.subjects, Scenario: &scenarios.Scenario{}}
 		if err := o.fill(); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -155,6 +155,9 @@ func TestBuildsACheckout(t *testing.T) {
 
 // A revision is built from a clone of the repository around the working directory, whose files stay as they are.
 func TestBuildsARevision(t *testing.T) {
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip(err)
+	}
 	account := fakeGo(t, "")
 	repository := t.TempDir()
 	t.Chdir(repository)

@@ -164,7 +164,7 @@ func TestRunLeavesTheHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	begun := func() bool {
-		folders, _ := filepath.Glob(filepath.Join(temporary, "synclab-tmp-*", "subject.log"))
+		folders, _ := filepath.Glob(filepath.Join(temporary, "synclab-tmp-*", "lab", "subject.log"))
 		kubeconfigs, _ := filepath.Glob(filepath.Join(temporary, "synclab-tmp-*", "kubeconfig"))
 		return len(folders) > 0 && len(kubeconfigs) > 0
 	}

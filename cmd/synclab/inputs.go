@@ -259,7 +259,7 @@ type subjectFlags struct {
 // registerPrograms adds the flags that choose programs. usual describes the default subjects.
 func (f *subjectFlags) registerPrograms(cmd *cobra.Command, usual string) {
 	flags := cmd.Flags()
-	flags.StringSliceVar(&f.names, "subjects", nil, "`list` of subjects, separated by commas; kube-proxy@VERSION/… is another version of kube-proxy; exec:NAME=COMMAND… is any other proxier; suffixes change settings: "+suffixWords()+" (default: "+usual+")")
+	flags.StringSliceVar(&f.names, "subjects", nil, "`list` of subjects, separated by commas; kube-proxy@VERSION/… is another version of kube-proxy, synclab@REVISION/… of Synclab, and PROXIER@src:NAME=DIR/… a checkout; exec:NAME=COMMAND… is any other proxier; suffixes change settings: "+suffixWords()+" (default: "+usual+")")
 	flags.StringVar(&f.kubeProxy.Path, "kube-proxy", "", "`binary` to run as kube-proxy (default: built from its Go module, on first use)")
 	flags.StringVar(&f.kubeProxy.Source, "kube-proxy-src", "", "`folder` with a checkout of Kubernetes to build kube-proxy from; beside it, kube-proxy@VERSION/… is a release")
 	flags.StringVar(&f.kubeProxy.Version, "kube-proxy-version", "", "`version` of kube-proxy to build (default: "+upstream.Pinned+")")
