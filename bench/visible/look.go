@@ -66,6 +66,7 @@ type watch struct {
 	cost           time.Duration // of the last read
 	whole          time.Time     // end of the last read of all pending ports
 	wholeCost      time.Duration // of that read
+	broken         bool          // a commit broke off the last such read: the next one is not broken off
 	again          bool          // the generation changed during the last read
 	doubts
 }
@@ -209,12 +210,16 @@ func (w *Watcher) lookAt(moment time.Time) error {
 			}
 			if now.Dispatch != held.Dispatch {
 				held, moment, w.again = now, w.opts.Clock.Now(), true
+				if i > 0 && !found && !w.broken { // it may be the commit that brings everything: see at once
+					w.broken, w.whole = true, moment
+					return nil
+				}
 			}
 			found = found || len(hits) > 0 || i == 0 && len(rest) == 0
 			w.credit(hits, moment)
 		}
 	}
-	w.whole = w.opts.Clock.Now()
+	w.whole, w.broken = w.opts.Clock.Now(), false
 	w.wholeCost = w.whole.Sub(began)
 	return nil
 }
