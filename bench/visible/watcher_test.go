@@ -512,6 +512,32 @@ func TestPieceByPiece(t *testing.T) {
 	}
 }
 
+// A commit during a look at all ports breaks it off, as it may bring everything: the next look sees it at once.
+func TestCommitBreaksOffALook(t *testing.T) {
+	b := newBed(t)
+	var all []string
+	for i := range 200 {
+		name := fmt.Sprintf("s%d", i)
+		b.change(sim.Add, service(name))
+		b.change(sim.Add, slice(name, "1"))
+		all = append(all, "IPv4 ns/"+name+":http=1")
+	}
+	b.at(1).commit().step()
+	before := b.kernel.looks
+	b.kernel.onPort = func() {
+		if b.kernel.looks == before+30 {
+			b.at(151).commit(all...)
+		}
+	}
+	b.at(150).commit().step()
+	if read := b.kernel.looks - before; read > 30+chunk {
+		t.Errorf("%d ports were read", read)
+	}
+	if b.at(152).step(); len(b.sights) != 200 || b.Pending() != 0 {
+		t.Errorf("%d sights, %d pending", len(b.sights), b.Pending())
+	}
+}
+
 // A queue does not grow without bound if the subject does nothing, and no change is lost.
 func TestQueueIsBounded(t *testing.T) {
 	b := newBed(t)
