@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"synclab/bench/invariants"
+	"synclab/bench/mirror"
 	"synclab/bench/pass"
 	"synclab/bench/raw"
 	"synclab/bench/subject"
@@ -42,16 +43,8 @@ const deliveryBound = 10 * time.Second
 
 // Changing keeps the names of the Services that change once a subject runs.
 func (r *Checks) Changing(_ sim.Op, object runtime.Object, _ time.Time) {
-	if r.Host.Subject == nil {
-		return
-	}
-	var name types.NamespacedName
-	switch o := object.(type) {
-	case *corev1.Service:
-		name = types.NamespacedName{Namespace: o.Namespace, Name: o.Name}
-	case *discoveryv1.EndpointSlice:
-		name = types.NamespacedName{Namespace: o.Namespace, Name: o.Labels[discoveryv1.LabelServiceName]}
-	default:
+	name := mirror.ServiceOf(object)
+	if r.Host.Subject == nil || name.Name == "" {
 		return
 	}
 	if r.changed == nil {

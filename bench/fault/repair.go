@@ -8,13 +8,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"synclab/bench/host"
 	"synclab/bench/invariants"
+	"synclab/bench/mirror"
 	"synclab/bench/pass"
 	"synclab/bench/raw"
 	"synclab/bench/visible"
@@ -202,13 +201,8 @@ func (r *Faults) Changing(_ sim.Op, object runtime.Object, _ time.Time) {
 }
 
 func (r *Faults) touch(object runtime.Object, at time.Time) {
-	var name types.NamespacedName
-	switch o := object.(type) {
-	case *corev1.Service:
-		name = types.NamespacedName{Namespace: o.Namespace, Name: o.Name}
-	case *discoveryv1.EndpointSlice:
-		name = types.NamespacedName{Namespace: o.Namespace, Name: o.Labels[discoveryv1.LabelServiceName]}
-	default:
+	name := mirror.ServiceOf(object)
+	if name.Name == "" {
 		return
 	}
 	r.mu.Lock()

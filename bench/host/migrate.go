@@ -77,6 +77,7 @@ func (t *Harness) awaitAgain(began time.Time) {
 	t.cold.mu.Lock()
 	defer t.cold.mu.Unlock()
 	t.cold.began, t.cold.due, t.cold.visible, t.cold.lacked, t.cold.recorded, t.cold.moved = began, began, nil, nil, false, true
+	t.readings.next()
 }
 
 // CountLeft counts what the last subject left in the kernel, once after a move, when the current one has converged.

@@ -23,6 +23,12 @@ func (r *readings) time() time.Duration {
 	return r.own + time.Duration(r.n.Load())*r.cost
 }
 
+// next makes the cost be measured again, for another subject.
+func (r *readings) next() {
+	r.own, r.cost = r.time(), 0
+	r.n.Store(0)
+}
+
 // readingSamples is how often the cost of a reading is measured.
 const readingSamples = 9
 

@@ -34,9 +34,9 @@ func globals() ([]string, error) {
 const ownSysctls = "/proc/sys/net"
 
 // keptCapabilities allow rules, sockets, files and child processes. The dropped ones allow mounts, kernel modules, raw I/O,
-// setting the clock, real-time priorities, ptrace, perf events, and opening files by handle, which paths may hide. CAP_BPF is kept only for a
-// subject that Synclab mounted a BPF file system for: no namespace separates BPF, and with CAP_NET_ADMIN a process of real
-// root can attach a program to any cgroup of the machine.
+// setting the clock, real-time priorities, ptrace, perf events, and opening files by handle, which paths may hide. CAP_BPF is
+// kept only for a subject that Synclab mounted a BPF file system for: no namespace separates BPF, and with CAP_NET_ADMIN a
+// process of real root can attach a program to any cgroup of the machine.
 var keptCapabilities = map[uintptr]bool{
 	unix.CAP_NET_ADMIN: true, unix.CAP_NET_RAW: true, unix.CAP_NET_BIND_SERVICE: true, unix.CAP_NET_BROADCAST: true,
 	unix.CAP_CHOWN: true, unix.CAP_DAC_OVERRIDE: true, unix.CAP_FOWNER: true, unix.CAP_FSETID: true,

@@ -197,12 +197,9 @@ func cellsText(c *records.Collection) string {
 func (d *Diff) warn(sides [2]*records.Collection) {
 	times := []string{"before", "after"}
 	if d.Subjects != nil {
-		times = times[:1]
+		times = []string{"of both"}
 	}
 	for i, when := range times {
-		if d.Subjects != nil {
-			when = "of both"
-		}
 		l := sides[i].Runs[0]
 		if l.Info.Status != "complete" {
 			text := "the run " + when + " is not complete: its status is " + cmp.Or(l.Info.Status, "unknown")

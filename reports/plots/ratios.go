@@ -29,7 +29,7 @@ func ratiosFigure(s *sections.Summary) *figure.Figure {
 	f := &figure.Figure{Name: "ratios", Title: "Ratios to the baseline at " + records.SizesText([]records.Cell{c.Cell}) + records.SettingsTail(records.ShortSettings(c.Cell.Settings())),
 		Caption: "Each figure of a subject divided by its baseline's: left of 1 it is faster or less, right of it slower or more. Lines are 95 % confidence intervals, from 6 repetitions on. " +
 			"A hollow mark: no difference shown."}
-	p := figure.NewPlot("← faster, less   ratio to the baseline (log scale)   slower, more →", "")
+	p := figure.NewPlot("← faster, less · ratio to the baseline (log scale) · slower, more →", "")
 	low, high := 1.0, 1.0
 	var marks []ratioMark
 	var names []plot.Tick
