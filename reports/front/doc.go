@@ -1,3 +1,3 @@
-// Package front makes the first screen of a run's report from its Summary: the verdict, tiles with the main figures, one
-// chart, and the ratios of all subjects as a heatmap. Document puts the other sections below.
+// Package front makes the first screen of a run's report from its Summary: the verdict, tiles with the main figures, and one
+// chart. Document puts the other sections below.
 package front

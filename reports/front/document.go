@@ -17,7 +17,7 @@ func Document(s *sections.Summary) *doc.Document {
 	d := &doc.Document{Kind: "synclab report", Title: s.Title, Subtitle: subtitle(s),
 		Footer: `Derived from run.json and records.jsonl by synclab; the same numbers in machine-readable form are in <a href="summary.json">summary.json</a>, ` +
 			`repetitions for benchstat in <a href="bench.txt">bench.txt</a>.`}
-	d.Sections = append(d.Sections, verdictSection(s), tileSection(s), chartSection(chart), heatSection(s))
+	d.Sections = append(d.Sections, verdictSection(s), tileSection(s), chartSection(chart))
 	rest := *s
 	rest.Plots = slices.DeleteFunc(slices.Clone(s.Plots), func(p doc.Plot) bool { return chart != nil && p.Name == chart.Name })
 	d.Sections = append(d.Sections, rest.Sections()...)

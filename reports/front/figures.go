@@ -2,7 +2,6 @@ package front
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"strings"
 
@@ -135,62 +134,4 @@ func shareBadges(t *doc.Tile) {
 		badges := &t.Rows[i].Name.Badges
 		*badges = slices.DeleteFunc(*badges, func(badge string) bool { return slices.Contains(t.Badges, badge) })
 	}
-}
-
-// heatSection has the ratios of every subject to its baseline, coloured.
-func heatSection(s *sections.Summary) doc.Section {
-	out := doc.Section{ID: "heat", Title: "Every figure against the baseline", Short: "Heatmap", Dense: true}
-	c := s.LargestComparison()
-	if c == nil || len(s.Moves) > 0 {
-		return out
-	}
-	t := &doc.Table{Columns: []doc.Column{{Name: "Subject"}}}
-	for _, text := range comparison.FigureTexts {
-		t.Columns = append(t.Columns, doc.Column{Name: text.Text, Numeric: true, Title: text.Title})
-	}
-	for _, side := range c.Sides {
-		baseline := c.Nearest(side)
-		if baseline == "" {
-			continue
-		}
-		subject := s.MarkedCell(side.Series)
-		subject.Sub = "to " + baseline
-		row := []doc.Cell{subject}
-		for _, text := range comparison.FigureTexts {
-			if comparison.OfPackets(text.Name) && c.Cell.InGuest() {
-				row = append(row, doc.NoneFor("a guest's clock is too coarse"))
-				continue
-			}
-			row = append(row, heatCell(c.Ratio(side.Series, baseline, text.Name)))
-		}
-		t.Add(row...)
-	}
-	if t.Empty(doc.Page) {
-		return out
-	}
-	t.Note = "Ratios to the baseline, which is kube-proxy on the same backend, else the cell's baseline. ~: no difference shown. ?: observed in too few repetitions for an interval. " +
-		"The colour grows with the ratio: from 1.1×, 1.5× and 5×. The section “Comparison of subjects” has the values and intervals."
-	out.Add(doc.Block{On: doc.Page, Table: t})
-	return out
-}
-
-// heatCell is a ratio with its colour.
-func heatCell(r *comparison.Comparison) doc.Cell {
-	if r == nil || r.Words == "unknown" {
-		return doc.None()
-	}
-	cell := doc.Cell{Text: r.Short(), Value: doc.Exact(r.Ratio), Title: strings.TrimSuffix(doc.Exact(r.Ratio)+", "+r.IntervalText(), ", ")}
-	if !r.Apart() {
-		return cell
-	}
-	size := math.Max(r.Ratio, 1/r.Ratio)
-	for _, from := range []float64{1.1, 1.5, 5} {
-		if size >= from {
-			cell.Heat++
-		}
-	}
-	if r.Ratio < 1 {
-		cell.Heat = -cell.Heat
-	}
-	return cell
 }

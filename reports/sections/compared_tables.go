@@ -2,6 +2,7 @@ package sections
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -102,21 +103,44 @@ func (s *Summary) SidesTable(c *comparison.CellComparison) *doc.Table {
 			cell := FigureCell(side, text)
 			if r := c.Ratio(side.Series, baseline, text.Name); r != nil {
 				words := strings.TrimSuffix(r.Words+", "+r.IntervalText(), ", ")
-				cell.Sub, cell.Markdown = words, cell.Text+" ("+words+")"
+				cell.Sub, cell.Markdown, cell.Heat = words, cell.Text+" ("+words+")", heat(r)
 				cell.Title += fmt.Sprintf("; ratio %s, p %s", doc.Exact(r.Ratio), r.PText())
 			}
 			cells = append(cells, cell)
 		}
 		t.Add(cells...)
 	}
-	t.Note = s.MediansText()
+	t.Note = s.MediansText() + " The colour of a cell grows with its ratio to the baseline: from 1.1×, 1.5× and 5×."
 	for _, noise := range c.Noise {
+		if noise.A == "" {
+			t.Note += " " + doc.Sentence(filePagesText, 100*noise.Share)
+			continue
+		}
 		t.Note += " " + doc.Sentence(noiseText, noiseWords{doc.LowerFirst(comparison.FigureTextOf(noise.Metric).Text), noise.A, noise.B, 100 * noise.Share})
 	}
 	return t
 }
 
+// heat returns the colour of a ratio: it grows from 1.1×, 1.5× and 5×, where a difference is shown.
+func heat(r *comparison.Comparison) int {
+	level, size := 0, math.Max(r.Ratio, 1/r.Ratio)
+	if !r.Apart() {
+		return 0
+	}
+	for _, from := range []float64{1.1, 1.5, 5} {
+		if size >= from {
+			level++
+		}
+	}
+	if r.Ratio < 1 {
+		return -level
+	}
+	return level
+}
+
 var noiseText = runTemplate(`Noise of the {{.Figure}}: {{.A}} and {{.B}} have the same rules and differ by {{printf "%.2g" .Percent}} %, so smaller differences are not named.`)
+
+var filePagesText = runTemplate(`Differences of memory of less than {{printf "%.2g" .}} % are not named: resident sets count the pages of the program's file, of which there are more or fewer as the page cache has them.`)
 
 type noiseWords struct {
 	Figure, A, B string
