@@ -35,7 +35,7 @@ CHURN ?=
 GROW ?=
 #: NODES     plan: nodes of the cluster                default: 1000
 NODES ?=
-#: BUDGET    plan, calibrate: time to calibrate in     default: 8m, 5m
+#: BUDGET    plan: time to measure in                   default: 10m
 BUDGET ?=
 
 .DEFAULT_GOAL := help
@@ -107,29 +107,11 @@ faults: deps build ## inject every fault in turn, six subjects: time to detect a
 disruption: deps build ## send flows to Services while rules change, with every proxier in turn (N=5000)
 	bin/synclab compare disruption --reps $(or $(REPS),1) $(if $(N),--services $(N)) $(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT)) $(if $(SUBJECTS),--subjects $(SUBJECTS))
 
-.PHONY: calibrate
-calibrate: deps build ## measure clusters for BUDGET (5m) and fit cost models; HOLDOUT=1 checks the fit at five times its sizes
-	bin/synclab calibrate $(if $(BUDGET),--budget $(BUDGET)) $(if $(HOLDOUT),--hold-out) $(if $(N),--max-services $(N)) \
-		$(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT)) $(if $(SUBJECTS),--subjects $(SUBJECTS))
-
-AGREEMENT = $(or $(OUT),runs/agreement-$(BEGAN))
-AGREEING = $(or $(SUBJECTS),kube-proxy/iptables-legacy$(comma)kube-proxy/nftables$(comma)synclab/iptables-legacy$(comma)synclab/nftables)
-
-# The calibration goes into a folder beside that of the run.
-.PHONY: agreement
-agreement: deps build ## compare the simulated sync loop with real runs of N Services (200), after a calibration (a quarter of an hour)
-	bin/synclab calibrate --budget $(or $(BUDGET),3m) --max-services $$((4 * $(or $(N),200))) --subjects $(AGREEING) --out $(AGREEMENT)-calibration $(if $(SEED),--seed $(SEED))
-	bin/synclab compare agreement --services $(or $(N),200) --reps $(or $(REPS),1) --subjects $(AGREEING) --out $(AGREEMENT) $(if $(SEED),--seed $(SEED))
-	bin/synclab simulate $(AGREEMENT) --model $(AGREEMENT)-calibration
-
-# What make began with, so that a plan knows how much of its ten minutes is left after installing and building.
-BEGAN := $(shell date +%s)
-
 .PHONY: plan
-plan: deps build ## find how far a cluster of N Services can grow, from the newest calibration or a new one (ten minutes in all)
-	left=$$((600 - $$(date +%s) + $(BEGAN))); bin/synclab plan --services $(or $(N),5000) --endpoints $(or $(E),10) --churn $(or $(CHURN),10) \
+plan: deps build ## measure how far a cluster of N Services can grow, for BUDGET (ten minutes; thirty give a measured answer)
+	bin/synclab plan --services $(or $(N),5000) --endpoints $(or $(E),10) --churn $(or $(CHURN),10) \
 		$(if $(GROW),--grow $(GROW)) $(if $(NODES),--nodes $(NODES)) $(if $(SUBJECTS),--subjects $(SUBJECTS)) $(if $(BUDGET),--budget $(BUDGET)) \
-		$(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT)) --within $$((left > 60 ? left : 60))s
+		$(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT))
 
 .PHONY: report
 report: build ## build the report of a run again (OUT, or the newest run)

@@ -1,7 +1,7 @@
 // Package bench runs subjects (proxies under test) in network namespaces and records what it measures.
 //
-//  1. Execute runs a scenario: each cell several times, the subjects in turn. Calibrate chooses its own cells within a
-//     time budget.
+//  1. Execute runs a scenario: each cell several times, the subjects in turn. Plan chooses its own cells within a
+//     time budget (bench/search).
 //  2. For each repetition, the program runs itself again in a network namespace (bench/netns). No rule reaches the
 //     machine's own namespace. The parent sends the worker its pass.Assignment; Work executes it.
 //  3. newRepetition makes the parts of a repetition and connects them by events (bench/pass). Its method do says which

@@ -88,14 +88,16 @@ type ExecuteOptions struct {
 	// Stderr of the workers. Default: this process's.
 	Stderr io.Writer
 
-	calibrates bool           // for Calibrate
-	parsed     []subject.Spec // of Subjects
-	running    []subject.Spec // those and the ones that step migrate starts
-	tools      pass.Tools
-	own        map[string]ownConfig // of subjects that have one, by its name
-	ends       time.Time            // of the budget of Until
-	before     string               // the subject of the previous pass
-	guests     map[string]string    // paths of kernels other than the machine's, by name
+	plans   bool         // for Plan
+	enough  []pass.Bound // of each assignment
+	noted   func(r *raw.Record)
+	parsed  []subject.Spec // of Subjects
+	running []subject.Spec // those and the ones that step migrate starts
+	tools   pass.Tools
+	own     map[string]ownConfig // of subjects that have one, by its name
+	ends    time.Time            // of the budget of Until
+	before  string               // the subject of the previous pass
+	guests  map[string]string    // paths of kernels other than the machine's, by name
 }
 
 // Progress is the progress of a run.
@@ -375,7 +377,7 @@ func (o *ExecuteOptions) runSlot(ctx context.Context, w *raw.RunWriter, p slot, 
 		Objects: o.Objects, ProxyConfig: o.ProxyConfig, Dump: o.Dump != nil && p.rep == 1,
 		Feed: o.Feed, Tools: o.tools, ExecConfig: o.ExecConfig, ExecEnv: o.ExecEnv, MaxMemory: o.MaxMemory, ProxyArgs: o.ProxyArgs,
 		Turn: p.turn, After: o.before,
-		Command: o.Command, ClusterIPsOnly: slices.ContainsFunc(o.running, subject.Spec.ClusterIPsOnly),
+		Command: o.Command, Enough: o.enough, ClusterIPsOnly: slices.ContainsFunc(o.running, subject.Spec.ClusterIPsOnly),
 	}
 	assignment.Live = o.Live != nil
 	if p.cell.Params[raw.ProfileField] == raw.ProfileOn {
@@ -469,6 +471,9 @@ func (o *ExecuteOptions) take(r io.Reader, w *raw.RunWriter, progress Progress, 
 		case m.Record != nil:
 			end.exceeded = end.exceeded || m.Record.Metric == raw.Exceeded
 			end.note(m.Record)
+			if o.noted != nil {
+				o.noted(m.Record)
+			}
 			if err := w.Write(*m.Record); err != nil {
 				return err
 			}

@@ -94,9 +94,9 @@ func (o *ExecuteOptions) checkKernels() error {
 				err = cgroup.MayJoin()
 			}
 		case s.Backend != subject.IPVS:
-		case o.calibrates:
+		case o.plans:
 			if err = visible.HasIPVS(); err != nil {
-				err = fmt.Errorf("%w, or leave the subject out, since a calibration on a guest's kernel would not predict this machine", err)
+				err = fmt.Errorf("%w, or leave the subject out, since a guest's times would not predict a node's", err)
 			}
 		default:
 			if err = visible.HasIPVS(); err != nil {

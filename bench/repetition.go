@@ -199,6 +199,10 @@ func (r *repetition) steps(ctx context.Context) error {
 		if step.Settle != nil || step.React != nil || step.Probe != nil {
 			r.host.EndWork() // a probe's work ends with the probe
 		}
+		if over := r.Exceeded(); over != "" {
+			r.Messages.Send(pass.Message{Note: "the rest is left out: " + over})
+			break
+		}
 	}
 	return r.checks.Deliver(ctx)
 }

@@ -14,9 +14,8 @@
 // the plots; and bench.txt, the repetitions for benchstat. A new section is one function in package sections and one line
 // in its sections.go.
 //
-// Apart from that: diff compares two runs, history follows many, agreement compares the simulator with a run, capacity/page writes the answer
-// of a plan. Package synthetic has made-up runs for tests.
+// Apart from that: diff compares two runs, history follows many, plan answers how far a cluster can grow. Package synthetic has made-up runs for tests.
 //
-// Sizes that were not measured are the matter of capacity only. The time or memory that a stopped subject would have
+// The time or memory that a stopped subject would have
 // needed is not estimated.
 package reports

@@ -27,6 +27,7 @@ type Loop struct {
 // The sizes of the loops: some 50 ms each, on the machine's own kernel.
 const (
 	loopHashes    = 20_000
+	loopWords     = 8 << 20 // 64 MiB of indices
 	loopSteps     = 500_000
 	loopCalls     = 50_000
 	loopPages     = 4096 // 16 MiB
@@ -51,7 +52,7 @@ func MeasureLoops(ctx context.Context) ([]Loop, error) {
 	add := func(name string, times int, work func()) {
 		loops = append(loops, Loop{name, timed(work) / float64(times)})
 	}
-	block, ring, at := make([]byte, 4096), pacedRing(pacedWords), uint32(0)
+	block, ring, at := make([]byte, 4096), loopRing(loopWords), uint32(0)
 	add("hash 4 KiB", loopHashes, func() {
 		for range loopHashes {
 			sum := sha256.Sum256(block)
@@ -103,7 +104,7 @@ func touchPages() error {
 
 // ruleLoops times netfilter: packets through rules, and tools that write rules.
 func ruleLoops(ctx context.Context) ([]Loop, error) {
-	restore := func(rules int) (float64, error) { return tool(ctx, pacedPayload(rules), legacyRestore) }
+	restore := func(rules int) (float64, error) { return tool(ctx, loopRulesText(rules), legacyRestore) }
 	empty, err := restore(0)
 	if err != nil {
 		return nil, err
@@ -116,7 +117,7 @@ func ruleLoops(ctx context.Context) ([]Loop, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := tool(ctx, []byte("*filter\n-A OUTPUT -j SYNCLAB-PACE\nCOMMIT\n"), legacyRestore, "--noflush"); err != nil {
+	if _, err := tool(ctx, []byte("*filter\n-A OUTPUT -j SYNCLAB-LOOP\nCOMMIT\n"), legacyRestore, "--noflush"); err != nil {
 		return nil, err
 	}
 	with, err := packets()
@@ -210,4 +211,30 @@ func TimeLoops(ctx context.Context, kernels []LoopKernel, rounds int, progress i
 		}
 	}
 	return out, nil
+}
+
+func timed(work func()) float64 {
+	began := time.Now()
+	work()
+	return time.Since(began).Seconds()
+}
+
+// loopRing is one cycle through all n indices, each far from the previous one: n is a power of two and the stride odd.
+func loopRing(n uint32) []uint32 {
+	ring := make([]uint32, n)
+	for i := range n {
+		ring[i] = (i*1664525 + 1013904223) & (n - 1) // a full period, by Hull and Dobell
+	}
+	return ring
+}
+
+// loopRulesText is a table with a chain of rules, each of which matches one address.
+func loopRulesText(rules int) []byte {
+	var b strings.Builder
+	b.WriteString("*filter\n:SYNCLAB-LOOP - [0:0]\n")
+	for i := range rules {
+		fmt.Fprintf(&b, "-A SYNCLAB-LOOP -d 10.%d.%d.%d/32 -p tcp -m tcp --dport 80 -j RETURN\n", i>>16&255, i>>8&255, i&255)
+	}
+	b.WriteString("COMMIT\n")
+	return []byte(b.String())
 }

@@ -34,6 +34,8 @@ type Assignment struct {
 	ClusterIPsOnly bool
 	// ProfileFile is the name of the profile to make of this repetition, in the run's folder; empty: none.
 	ProfileFile string
+	// Enough ends the repetition after the step in which one of these bounds is exceeded.
+	Enough []Bound
 	// Live: the Objects, and their changes, follow on stdin.
 	Live bool
 }

@@ -53,6 +53,7 @@ type Env struct {
 	Followed bool            // a live cluster's changes were applied: world and cluster differ
 	Fail     context.CancelCauseFunc
 	Step     atomic.Pointer[string]
+	enough   enough
 }
 
 // UpTime is the longest wait for a subject to come up before changes begin.
@@ -78,6 +79,7 @@ func (e *Env) Record(rec raw.Record) {
 	if step := e.Step.Load(); step != nil && rec.Step == "" {
 		rec.Step = *step
 	}
+	e.collect(&rec)
 	e.Messages.Send(Message{Record: &rec})
 }
 

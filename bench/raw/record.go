@@ -285,8 +285,6 @@ type Run struct {
 	LeftOut []string `json:"leftOut,omitempty"`
 	// Records are the records that the run wrote until it ended; nil: it was killed, or has no Format.
 	Records *Contents `json:"records,omitempty"`
-	// Pace of the machine before a calibration; nil for other runs.
-	Pace *Pace `json:"pace,omitempty"`
 	// Shard is the part of a sweep that this run is; nil: the whole sweep.
 	Shard *Shard `json:"shard,omitempty"`
 }
@@ -342,14 +340,4 @@ type Machine struct {
 	MemoryBytes uint64 `json:"memoryBytes"`
 	// UserNamespace is true if the run was not root and made a user namespace.
 	UserNamespace bool `json:"userNamespace"`
-}
-
-// Pace is the speed of the machine at a moment: the medians, in seconds, of fixed small pieces of work. Two paces are
-// compared piece by piece; a piece that one of them lacks is 0.
-type Pace struct {
-	CPU     float64 `json:"cpu"`     // hashing data that fits into the caches
-	Memory  float64 `json:"memory"`  // following pointers through memory larger than the caches
-	Restore float64 `json:"restore"` // restoring a table of rules in an empty network namespace
-	// Tool for Restore.
-	Tool string `json:"tool,omitempty"`
 }

@@ -1,17 +1,14 @@
 package main
 
 import (
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/spf13/cobra"
 	"k8s.io/utils/clock"
 
 	"synclab/scenarios"
@@ -188,16 +185,8 @@ func TestCaptureConfig(t *testing.T) {
 	if status != exitDone || !strings.Contains(rules, masqueradeAll) || !strings.Contains(stderr, "settings: "+beside) {
 		t.Errorf("rules: status %d, %s\n%s", status, stderr, rules)
 	}
-	var flags planFlags
-	cmd := &cobra.Command{}
-	cmd.SetContext(t.Context())
-	flags.register(cmd)
-	if err := cmd.ParseFlags([]string{"-f", snapshot, "--churn", "1"}); err != nil {
-		t.Fatal(err)
-	}
-	q, notes, err := flags.question(t.Context(), cmd, streams{strings.NewReader(""), io.Discard, io.Discard})
-	if err != nil || q.Policy == nil || q.Policy.MinSyncPeriod != 6*time.Second || !strings.Contains(strings.Join(notes, "\n"), "minSyncPeriod 6s, of mode iptables") {
-		t.Errorf("plan: %+v, %q, %v", q.Policy, notes, err)
+	if status, stdout, stderr := invoke(t, "plan", "-f", snapshot, "--churn", "1", "--dry-run"); status != exitDone || !strings.Contains(stderr, "minSyncPeriod 6s, of mode iptables") || !strings.Contains(stdout, "minSyncPeriod 6s\n") {
+		t.Errorf("plan: status %d, %s%s", status, stdout, stderr)
 	}
 	if status, _, stderr := invoke(t, "capture", "--kubeconfig", kubeconfig, "--force", "--anonymize", "-o", filepath.Join(dir, "hidden.yaml")); status != exitDone || !strings.Contains(stderr, "without kube-proxy's configuration") {
 		t.Errorf("anonymized: status %d, %s", status, stderr)

@@ -59,7 +59,7 @@ var mutations = []mutation{
 	{"drift: large clusters", "proxier", "TestDriftInLargeCluster"},
 	{"diff: the exit status", "cmd/synclab", "TestDiffStatus"},
 	{"targets: every verdict", "reports", "TestTargets"},
-	{"simulator: agreement", "reports/agreement", "TestSimulatorWithACostModel"},
+	{"plan: a limit that moves", "bench/search", "TestNoise"},
 	{"random tests: packages without any", "scripts/random", "TestNoRandomTests"},
 	{"skips: one that is not allowed", "scripts/gotest", "TestReader"},
 	{"closed form: rules that the kernel does not have", "reports", "TestRuleMismatch"},

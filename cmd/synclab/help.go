@@ -19,7 +19,7 @@ var commandGroups = []struct {
 	commands []string
 }{
 	{"Measure:", []string{"run", "compare", "conform", "soak"}},
-	{"Your cluster:", []string{"capture", "plan", "migrate", "calibrate", "simulate"}},
+	{"Your cluster:", []string{"capture", "plan", "migrate"}},
 	{"Read:", []string{"report", "explain", "diff", "history"}},
 	{"Tools:", []string{"rules", "serve", "scenarios", "kernel", "kube-proxy", "cilium", "doctor", "version", "completion", "help"}},
 }

@@ -197,7 +197,7 @@ never changes the firewall of the machine.`,
 	root.SetOut(s.out)
 	root.SetErr(s.err)
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newRun(s), newMigrate(s), newCompare(s), newConform(s), newKubeProxy(s), newCilium(s), newKernel(s), newReport(s), newExplain(s), newDiff(s), newHistory(s), newRules(s), newServe(s), newScenarios(s), newDoctor(s), newVersion(s), newWorker(s), newRulesWorker(s), newProxy(s), newCapture(s), newSoak(s), newCalibrate(s), newSimulate(s))
+	root.AddCommand(newRun(s), newMigrate(s), newCompare(s), newConform(s), newKubeProxy(s), newCilium(s), newKernel(s), newReport(s), newExplain(s), newDiff(s), newHistory(s), newRules(s), newServe(s), newScenarios(s), newDoctor(s), newVersion(s), newWorker(s), newRulesWorker(s), newProxy(s), newCapture(s), newSoak(s))
 	root.AddCommand(newPlan(s))
 	addCompletion(root)
 	addHelp(root)

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,69 +15,79 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/kube-proxy/config/v1alpha1"
 
 	"synclab/bench"
+	"synclab/bench/outfile"
+	"synclab/bench/pass"
 	"synclab/bench/raw"
+	"synclab/bench/search"
+	"synclab/bench/subject"
 	"synclab/cmd/synclab/planning"
 	"synclab/cmd/synclab/terminal"
 	"synclab/proxier/config"
-	"synclab/proxier/runner"
 	"synclab/reports"
-	"synclab/reports/capacity"
-	"synclab/reports/capacity/page"
+	"synclab/reports/doc"
+	"synclab/reports/plan"
 	"synclab/reports/records"
 )
 
+// planned are the default subjects of a plan, besides the one in use.
+var planned = []string{"kube-proxy/iptables-legacy", "kube-proxy/nftables", "synclab/nftables"}
+
 // planFlags are the flags of `synclab plan`.
 type planFlags struct {
-	cluster            planCluster
-	proxy              proxyConfigFlag
-	grow               []string
-	slos               sloFlags
-	from               planModel
-	minSyncPeriod      time.Duration
-	policy             string
-	length, watchDelay time.Duration
-	seed               uint64
-	out                string
-	force              bool
-	noPNG              bool
-	check              bool
-	format             terminal.Format
+	cluster       planCluster
+	proxy         proxyConfigFlag
+	subjects      subjectFlags
+	today         string
+	grow          []string
+	slos          sloFlags
+	minSyncPeriod time.Duration
+	budget        time.Duration
+	precision     string
+	seed          uint64
+	out           string
+	force, fresh  bool
+	noPNG         bool
+	dryRun        bool
+	check         bool
+	extrapolate   bool
+	format        terminal.Format
 }
 
 func (f *planFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	f.cluster.register(cmd)
 	f.proxy.register(cmd)
+	f.subjects.register(cmd, "the one in use, "+strings.Join(planned, ", "))
+	for _, flag := range []string{"max-time", "max-memory", "feed", "kernel"} { // the SLOs and the plan decide them
+		if err := flags.MarkHidden(flag); err != nil {
+			panic(err)
+		}
+	}
+	flags.StringVar(&f.today, "today", "", "the `subject` in use today (default: kube-proxy in the mode of --proxy-config, else the first of --subjects)")
 	flags.StringSliceVar(&f.grow, "grow", nil, "growth of the cluster, a `list`: services=2x,endpoints=+20%,nodes=5000,churn=1.5x (default of churn: grows with the number of endpoints)")
 	f.slos.register(cmd)
 	flags.DurationVar(&f.minSyncPeriod, "min-sync-period", 0, "minSyncPeriod in use today: a `time` (default: that of --proxy-config, or 1s)")
-	flags.StringVar(&f.policy, "policy", "", "what minSyncPeriod limits today: `token-bucket`, the time between starts of syncs, or completion-to-start, from the end of one sync to the next start (default: each subject's own)")
-	f.from.register(cmd)
-	flags.DurationVar(&f.length, "length", 0, "simulated `time` per answer (default: as its quantiles need)")
-	flags.DurationVar(&f.watchDelay, "watch-delay", 0, "`time` until a node's proxy receives a change, added to every latency")
-	flags.Uint64Var(&f.seed, "seed", 1, "`seed` of the simulation, and of a calibration")
+	flags.DurationVar(&f.budget, "budget", 10*time.Minute, "`time` for the measurements, without the build of kube-proxy; ten minutes give a first answer, thirty a measured one")
+	flags.StringVar(&f.precision, "precision", "15%", "`share` by which the sizes may differ that meet the SLOs and that violate one")
+	flags.BoolVar(&f.extrapolate, "extrapolate", false, "also say what lies beyond the largest measured size, up to twice; marked")
+	flags.BoolVar(&f.fresh, "fresh", false, "measure everything again, without the cells of earlier plans of the same question")
+	flags.Uint64Var(&f.seed, "seed", 1, "`seed` of the clusters and their changes")
 	flags.StringVar(&f.out, "out", "", "`folder` of the plan and its page (default: a new one in runs/)")
 	flags.BoolVar(&f.force, "force", false, "replace the plan that is in the folder --out")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "read the input, say what would be measured, and measure nothing")
 	flags.BoolVar(&f.noPNG, "no-png", false, "draw SVG only")
 	flags.BoolVar(&f.check, "check", false, "exit with status 1 when the subject in use, with its settings of today, violates an SLO in the cluster grown by --grow (without --grow: in today's cluster)")
 	f.format.Register(cmd)
-	if err := cmd.MarkFlagDirname("out"); err != nil {
+	if err := errors.Join(cmd.MarkFlagDirname("out"), cmd.RegisterFlagCompletionFunc("today", completeSubjects), cmd.RegisterFlagCompletionFunc("grow", completeGrowth)); err != nil {
 		panic(err)
 	}
-	var policies []string
-	for _, policy := range runner.Policies() {
-		policies = append(policies, string(policy))
-	}
-	terminal.Complete(cmd, "policy", policies...)
-	if err := cmd.RegisterFlagCompletionFunc("grow", completeGrowth); err != nil {
-		panic(err)
-	}
-	for _, flag := range []string{"min-sync-period", "length", "watch-delay", "seed"} {
+	for _, flag := range []string{"min-sync-period", "budget", "precision", "seed"} {
 		terminal.Complete(cmd, flag)
 	}
-	moreFlags(cmd, "proxy-config", "cpu", "memory", "first-sync", "min-sync-period", "policy", "length", "watch-delay", "seed", "force", "no-png", "other-machine", "kernel", "budget", "within")
+	moreFlags(cmd, "proxy-config", "cpu", "memory", "first-sync", "min-sync-period", "precision", "seed", "force", "fresh", "dry-run", "no-png", "extrapolate", "set", "today")
 }
 
 // completeGrowth completes the last part of a list with the quantities that the list lacks.
@@ -97,29 +107,32 @@ func newPlan(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan",
 		Short: "Find the maximum cluster size, its first limit, and the best settings",
-		Long: `Plan reads the size of a cluster today, its changes, its growth and its SLOs. For each
-subject it answers how large the cluster may become until an SLO is violated, and
-which one, and it recommends minSyncPeriod and a memory limit.
+		Long: `Plan measures how large a cluster may become until an SLO is violated, and which one.
+It begins with the cluster that is asked for, then halves or doubles it, up to four
+times, and narrows the limit down, for each subject, until --budget is used. Each size
+is measured: a cold start, memory, first packets, isolated changes, 15 seconds of
+changes at the rate of that size, and a burst. A repetition ends at the first violated
+SLO. The answer says "measured" where three repetitions agree at both ends of the
+limit, else "observed". The latency of an hour, with its hourly full sync, is played in
+virtual time from measured syncs; so are the values of minSyncPeriod, and the
+recommended one is confirmed by a run.
 
-The costs of syncs come from a cost model: the newest that 'synclab calibrate' made
-on this machine. If there is none, plan calibrates first, which takes minutes.
-Latency and CPU come from a simulation of the sync loop, in virtual time, on all
-nodes. The answer marks what is measured, interpolated and extrapolated.
+The cluster is given in numbers (more with --set), or is yours: a dump (-f), a live
+cluster (--kubeconfig, listed once), or the snapshot of a recorded trace. Its mix of
+ports, types, endpoints, families and policies stays: other sizes are samples and
+copies of it. Changes are a rate (--churn), those of a trace (--churn-from), or the
+difference of two dumps (--earlier, --earlier-age), which is a lower bound.
 
-The cluster is given in numbers, or counted: in a dump (-f), in a live cluster
-(--kubeconfig, listed once), or in a recorded trace. Flags override counted values.
-Changes are a rate (--churn), those of a trace (--churn-from), or the difference of
-two dumps (--earlier, --earlier-age), which is a lower bound.
-
-The subject in use today is --today, else the first of --subjects, else the first of
-the calibration's. If the cost model has too little data on it, plan fails.
+The same command again uses the cells of an earlier plan, if the machine is as fast as
+it was then, and goes on from an interrupted one.
 
 The exit status is 2 for bad input, and with --check 1 for a violated SLO.`,
 		Example: `  synclab plan --services 20000 --endpoints 20 --churn 50
   synclab plan --services 8000 --churn 20 --grow services=2x,churn=+50% --npl-p99 2s --cpu 250m
   synclab plan -f dump.yaml --earlier yesterday.yaml --earlier-age 24h --grow services=40000
   synclab plan --kubeconfig ~/.kube/config --churn-from trace.jsonl --today kube-proxy/nftables
-  synclab plan --services 8000 --churn 20 --model runs/calibrate-1 --check -o json`,
+  synclab plan --services 5000 --churn 5 --set shape.endpoints.distribution=zipf --budget 30m
+  synclab plan --services 8000 --churn 20 --subjects kube-proxy/nftables --check -o json`,
 		Args: argCount(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return flags.plan(cmd, s)
@@ -151,63 +164,51 @@ func badValue(cmd *cobra.Command, err error) error {
 	return badUsage(cmd, "--%s %s: want %s", name, given, want)
 }
 
-// plan reads the question, answers it and shows the answer.
+// planRun is a checked plan.
+type planRun struct {
+	q         plan.Question
+	input     *planInput
+	precision float64
+	notes     []string
+	config    *v1alpha1.KubeProxyConfiguration
+	run       runOptions
+	subjects  []string // as they were asked for, the one in use first
+}
+
+// plan reads the question, measures, and shows the answer.
 func (f *planFlags) plan(cmd *cobra.Command, s streams) error {
-	began := time.Now()
 	ctx := cmd.Context()
-	wanted, err := f.from.check(cmd)
+	p, err := f.read(ctx, cmd, s)
 	if err != nil {
 		return err
 	}
-	if err := f.checkFolder(cmd); err != nil {
-		return err
-	}
-	q, notes, err := f.question(ctx, cmd, s)
-	if err != nil {
-		return err
-	}
-	for _, note := range notes {
+	for _, note := range p.notes {
 		fmt.Fprintln(s.err, note)
 	}
-	asked := q.Today.At(q.Growth, 1)
-	f.from.asked = bench.CalibrationCell{Services: asked.Services, Endpoints: max(1, int(math.Round(asked.Endpoints)))}
-	m, dir, subjects, pace, err := f.from.load(ctx, s, wanted, began, f.seed)
-	if err != nil {
+	if f.dryRun {
+		return dryPlan(s, p)
+	}
+	if busy := machineLoad(); busy > float64(runtime.NumCPU())/2 {
+		fmt.Fprintf(s.err, "the machine is busy: a load of %.1f on %d CPUs; limits will be lower than on an idle one\n", busy, runtime.NumCPU())
+	}
+	fmt.Fprintf(s.err, "in use today: %s; compared: %s\n", p.q.Subjects[0], strings.Join(p.q.Subjects, ", "))
+	dir, err := f.measure(ctx, s, p)
+	if dir == "" {
 		return err
 	}
-	q.Subjects = subjects
-	lacking := thin(m, subjects, len(f.from.subjects.names) > 0)
-	for _, remark := range lacking {
-		fmt.Fprintln(s.err, "cost model:", remark)
-	}
-	fmt.Fprintf(s.err, "in use today: %s; compared: %s\n", subjects[0], strings.Join(subjects, ", "))
-	answer, err := capacity.Ask(ctx, m, q, func(done, of int, what string) { fmt.Fprintf(s.err, "[%d/%d] %s\n", done, of, what) })
+	interrupted := err
+	answer, err := answerOf(dir, p)
 	if err != nil {
-		return errors.Join(ctx.Err(), err)
+		return errors.Join(interrupted, err)
 	}
-	answer.Command = commandLine(os.Args)
-	if f.cluster.uneven != "" {
-		answer.Words = append([]string{"This answer is for Services with equally many endpoints, and yours differ much: it is not measured for your cluster's shape, and may be " +
-			"too optimistic by several times, above all for synclab/nftables."}, answer.Words...)
-	}
-	if pace != "" {
-		answer.Remarks = append(answer.Remarks, pace)
-	}
-	answer.Remarks = slices.Concat(answer.Remarks, lacking, notes, planning.BeyondTested(answer))
 	out := f.out
 	if out == "" {
-		if out, err = raw.NewFolder("plan", time.Now()); err != nil {
-			return err
-		}
+		out = dir
 	}
-	if err := page.WriteAnswer(out, answer); err != nil {
-		return fmt.Errorf("%s: %w", out, err)
+	if err := errors.Join(answer.Write(out), answer.Build(out, !f.noPNG)); err != nil {
+		return fmt.Errorf("%s: %w", out, errors.Join(interrupted, err))
 	}
-	if err := page.Build(answer, out, !f.noPNG); err != nil {
-		return fmt.Errorf("%s: %w", out, err)
-	}
-	fmt.Fprintf(s.err, "cost model of %s; %v in all\n\n", dir, time.Since(began).Round(time.Second))
-	if err := showPlan(s, answer, out, f.format); err != nil {
+	if err := errors.Join(interrupted, showPlan(s, answer, out, f.format)); err != nil {
 		return err
 	}
 	if f.check {
@@ -216,67 +217,215 @@ func (f *planFlags) plan(cmd *cobra.Command, s streams) error {
 	return nil
 }
 
-// question reads the question without the subjects. notes name the sources of derived values.
-func (f *planFlags) question(ctx context.Context, cmd *cobra.Command, s streams) (q capacity.Question, notes []string, err error) {
-	if q.SLOs, err = f.slos.read(cmd); err != nil {
-		return q, nil, err
+// dryPlan prints what a plan would measure.
+func dryPlan(s streams, p *planRun) error {
+	q := &p.q
+	_, err := fmt.Fprintf(s.out, "%s Services first, then %s to %s: %s, %s changes a second there, %s nodes, minSyncPeriod %v\nsubjects: %s\n",
+		doc.Grouped(int64(q.Asked.Services)), doc.Grouped(int64(min(smallestPlanned, q.Asked.Services))), doc.Grouped(int64(mostAsked(q))), q.Shape,
+		planning.PlainNumber(q.Asked.Rate()), doc.Grouped(int64(q.Asked.Nodes)), q.MinSyncPeriod, strings.Join(q.Subjects, ", "))
+	return err
+}
+
+// mostAsked is the largest size of the search.
+func mostAsked(q *plan.Question) int {
+	asked := q.Asked.Services
+	return min(growLimit*asked, max(asked, mostPlanned(q)))
+}
+
+func answerOf(dir string, p *planRun) (*plan.Answer, error) {
+	run, list, err := raw.ReadRun(dir)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := plan.NewAnswer(p.q, &run, list)
+	if err != nil {
+		return nil, err
+	}
+	answer.Remarks = slices.Concat(answer.Remarks, p.notes, p.input.remarks())
+	return answer, nil
+}
+
+// read checks the flags and reads the files that they name.
+func (f *planFlags) read(ctx context.Context, cmd *cobra.Command, s streams) (*planRun, error) {
+	p := &planRun{}
+	if err := f.subjects.apply(cmd, &p.run); err != nil {
+		return nil, err
 	}
 	given := cmd.Flags().Changed
 	switch {
+	case len(p.run.kernels) > 0:
+		return nil, badUsage(cmd, "--kernel is not for plan: a guest's times would not predict a node's")
+	case f.budget <= 0:
+		return nil, badUsage(cmd, "--budget %v: want more than 0", f.budget)
 	case f.minSyncPeriod < 0:
-		return q, nil, badUsage(cmd, "--min-sync-period %v: want 0 or more", f.minSyncPeriod)
-	case f.policy != "" && !slices.Contains(runner.Policies(), runner.Policy(f.policy)):
-		return q, nil, badUsage(cmd, "--policy %q: want %s or %s", f.policy, runner.TokenBucket, runner.CompletionToStart)
-	case given("length") && f.length <= 0:
-		return q, nil, badUsage(cmd, "--length %v: want more than 0", f.length)
-	case f.watchDelay < 0:
-		return q, nil, badUsage(cmd, "--watch-delay %v: want 0 or more", f.watchDelay)
+		return nil, badUsage(cmd, "--min-sync-period %v: want 0 or more", f.minSyncPeriod)
+	case f.out == "" && f.force:
+		return nil, badUsage(cmd, "--force replaces the plan in --out, which is not given")
+	case f.out != "" && !f.force && plan.HasAnswer(f.out):
+		return nil, badInput(fmt.Errorf("%s has a plan already; replace it with --force", f.out))
 	}
-	if given("min-sync-period") || given("policy") {
-		q.Policy = &capacity.Policy{Runner: runner.Policy(f.policy), MinSyncPeriod: time.Second}
-		if given("min-sync-period") {
-			q.Policy.MinSyncPeriod = f.minSyncPeriod
-		}
+	number, percent := strings.CutSuffix(f.precision, "%")
+	share, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	if percent {
+		share /= 100
 	}
-	q.Seed, q.Length, q.WatchDelay = f.seed, f.length, f.watchDelay
+	if err != nil || !(share > 0 && share <= 1) {
+		return nil, badUsage(cmd, "--precision %q: want a share such as 15%% or 0.15", f.precision)
+	}
+	p.precision = 1 + share
+	q := &p.q
+	if q.SLOs, q.Defaulted, err = f.slos.read(cmd); err != nil {
+		return nil, err
+	}
+	q.Seed, q.Extrapolate = f.seed, f.extrapolate
 	f.proxy.find(s, f.cluster.manifests.paths)
-	cfg, err := f.proxy.load(ctx, s, 0)
-	if err != nil {
-		return q, nil, err
+	if p.config, err = f.proxy.load(ctx, s, 0); err != nil {
+		return nil, err
 	}
-	if q.Today, notes, err = f.cluster.read(ctx, cmd, s); err != nil {
-		return q, nil, err
+	q.MinSyncPeriod = config.SettingsOf(p.config, p.config.Mode).MinSyncPeriod
+	if f.proxy.path != "" {
+		p.notes = append(p.notes, fmt.Sprintf("from %s: minSyncPeriod %v, of mode %s", f.proxy.path, q.MinSyncPeriod, p.config.Mode))
 	}
-	if period := config.SettingsOf(cfg, cfg.Mode).MinSyncPeriod; f.proxy.path != "" && !given("min-sync-period") {
-		if q.Policy == nil {
-			q.Policy = &capacity.Policy{}
+	if given("min-sync-period") {
+		q.MinSyncPeriod = f.minSyncPeriod
+	}
+	if p.subjects, err = f.chosen(cmd, p.config); err != nil {
+		return nil, err
+	}
+	for _, text := range p.subjects {
+		about, err := subject.Parse(text)
+		if err != nil {
+			return nil, badUsage(cmd, "%w", err)
 		}
-		q.Policy.MinSyncPeriod = period
-		notes = append(notes, fmt.Sprintf("from %s: minSyncPeriod %v, of mode %s", f.proxy.path, period, cfg.Mode))
+		q.Subjects = append(q.Subjects, about.Name)
 	}
-	if q.Growth, err = planning.ParseGrowth(f.grow, q.Today); err != nil {
-		return q, nil, badUsage(cmd, "%w", err)
+	var notes []string
+	if p.input, notes, err = f.cluster.read(ctx, cmd, s); err != nil {
+		return nil, err
 	}
-	if err := q.Validate(); err != nil { // before a calibration starts
-		return q, nil, badUsage(cmd, "%w", err)
+	f.proxy.chooseNode(s, p.config, p.input.objects)
+	p.notes = append(p.notes, notes...)
+	growth, err := planning.ParseGrowth(f.grow, p.input.today)
+	if err != nil {
+		return nil, badUsage(cmd, "%w", err)
 	}
-	return q, notes, nil
+	if growth.Endpoints > 1 && p.input.objects != nil {
+		return nil, badUsage(cmd, "--grow endpoints: a dump keeps its own endpoints; want services, nodes or churn")
+	}
+	q.Today, q.Asked, q.Shape = p.input.today, p.input.today.Grow(growth), p.input.shape
+	if err := q.Validate(); err != nil {
+		return nil, badUsage(cmd, "%w", err)
+	}
+	p.input.asked, p.input.slos, p.input.minSyncPeriod, p.input.seed = q.Asked, q.SLOs, q.MinSyncPeriod, f.seed
+	base, objects, err := p.input.cell(q.Asked.Services)
+	if err != nil {
+		return nil, err
+	}
+	q.SliceBytes = sliceBytes(base, objects)
+	q.Key, err = p.input.key(ctx, q, p.config, f.subjects.version())
+	return p, err
 }
 
-// checkFolder refuses a folder with another plan.
-func (f *planFlags) checkFolder(cmd *cobra.Command) error {
-	switch {
-	case f.out == "" && f.force:
-		return badUsage(cmd, "--force replaces the plan in --out, which is not given")
-	case f.out != "" && !f.force && page.HasAnswer(f.out):
-		return badInput(fmt.Errorf("%s has a plan already; replace it with --force", f.out))
+// chosen returns the subjects, the one in use first.
+func (f *planFlags) chosen(cmd *cobra.Command, cfg *v1alpha1.KubeProxyConfiguration) ([]string, error) {
+	list := f.subjects.names
+	if len(list) == 0 {
+		list = withTools(cmd, planned)
 	}
-	return nil
+	today := f.today
+	if today == "" && len(f.subjects.names) == 0 && f.proxy.path != "" && string(cfg.Mode) == "nftables" {
+		today = "kube-proxy/nftables"
+	}
+	if today == "" {
+		return list, nil
+	}
+	about, err := subject.Parse(today)
+	if err != nil {
+		return nil, badUsage(cmd, "--today: %w", err)
+	}
+	isToday := func(text string) bool {
+		other, err := subject.Parse(text)
+		return err == nil && other.Name == about.Name
+	}
+	if len(f.subjects.names) > 0 && !slices.ContainsFunc(list, isToday) {
+		return nil, badUsage(cmd, "--today %s is not among --subjects", today)
+	}
+	return append([]string{today}, slices.DeleteFunc(slices.Clone(list), isToday)...), nil
+}
+
+// growLimit is how many times larger than the asked cluster the search goes.
+const growLimit = 4
+
+// smallestPlanned is the smallest size, in Services.
+const smallestPlanned = 10
+
+// measure runs the plan. It returns the folder, also with an error, if anything was measured.
+func (f *planFlags) measure(ctx context.Context, s streams, p *planRun) (string, error) {
+	if terminal.Descriptor(s.err) < 0 { // workers write to it, too
+		s.err = &terminal.Turns{W: s.err}
+	}
+	q := &p.q
+	shown := terminal.NewProgress(s.err)
+	asked := q.Asked.Services
+	o := bench.PlanOptions{
+		Run: bench.ExecuteOptions{
+			Subjects: p.subjects, KubeProxy: f.subjects.kubeProxy, ExecConfig: p.run.execConfig, ExecEnv: p.run.execEnv, ProxyConfig: p.config, Out: f.out, Force: f.force,
+			Command: commandLine(os.Args), WorkerArgs: []string{"worker"}, ProxyArgs: []string{"proxy"}, Progress: shown.Show, Stderr: s.err,
+		},
+		Search: search.Options{Asked: asked, Least: min(smallestPlanned, asked), Most: mostAsked(q), Precision: p.precision, Agreeing: 3},
+		Budget: f.budget, Cluster: p.input.cell, Judge: plan.Judge(q), Alike: plan.Alike(q),
+		Confirm: func(brackets map[string]search.Bracket, cells []bench.PlanCell) []bench.Setting {
+			return plan.Confirm(q, brackets, cells)
+		},
+	}
+	if q.SLOs.Start > 0 {
+		o.Enough = append(o.Enough, pass.Bound{Metric: raw.ColdStart, Most: q.SLOs.Start.Seconds()})
+	}
+	if q.SLOs.FirstPacket > 0 {
+		o.Enough = append(o.Enough, pass.Bound{Metric: raw.FirstPacket, Quantile: 0.99, Most: q.SLOs.FirstPacket.Seconds()})
+	}
+	if !f.fresh && f.subjects.kubeProxy.Path == "" && f.subjects.kubeProxy.Source == "" {
+		var from string
+		if o.Known, from = knownCells(q.Key); len(o.Known) > 0 {
+			fmt.Fprintf(s.err, "cells of the same question are in %s\n", from)
+		}
+	}
+	o.Opened = func(dir string) error { return (&plan.Answer{Question: *q}).Write(dir) }
+	dir, err := bench.Plan(ctx, o)
+	shown.End()
+	var input *bench.InputError
+	if errors.As(err, &input) {
+		return "", badInput(err)
+	}
+	return dir, err
+}
+
+// knownCells returns the cells of the newest plan with a key, and its folder.
+func knownCells(key string) ([]bench.PlanCell, string) {
+	entries, err := os.ReadDir(raw.RunsFolder)
+	if err != nil {
+		return nil, ""
+	}
+	for _, entry := range slices.Backward(entries) { // their names end with their times
+		dir := filepath.Join(raw.RunsFolder, entry.Name())
+		if !plan.HasKey(dir, key) {
+			continue
+		}
+		if own, err := outfile.Own(dir, filepath.Join(dir, "run.json")); err != nil || !own {
+			continue
+		}
+		if _, list, err := raw.ReadRun(dir); err == nil {
+			if cells := slices.DeleteFunc(bench.PlanCells(list), func(c bench.PlanCell) bool { return c.Setting != "" }); len(cells) > 0 {
+				return cells, dir
+			}
+		}
+	}
+	return nil, ""
 }
 
 // planReport makes the page of a plan again, from the answer in its folder.
 func planReport(s streams, dir, out string, format terminal.Format, options reports.Options) error {
-	a, err := page.LoadAnswer(dir)
+	a, err := plan.Load(dir)
 	if err != nil {
 		return badInput(err)
 	}
@@ -285,39 +434,21 @@ func planReport(s streams, dir, out string, format terminal.Format, options repo
 			return badInput(err)
 		}
 	}
-	if err := page.Build(a, out, !options.NoPNG); err != nil {
+	if err := a.Build(out, !options.NoPNG); err != nil {
 		return fmt.Errorf("%s: %w", out, err)
 	}
 	return showPlan(s, a, out, format)
 }
 
-// showPlan prints the answer: the page's verdict, sentences, a table, and the path of the page.
-func showPlan(s streams, a *capacity.Answer, out string, format terminal.Format) error {
-	path := filepath.Join(out, page.CapacityPage)
+// showPlan prints the answer and the path of its page.
+func showPlan(s streams, a *plan.Answer, out string, format terminal.Format) error {
+	path := filepath.Join(out, plan.CapacityPage)
 	if format != "table" {
 		fmt.Fprintln(s.err, "page:", path)
 	}
 	return format.Write(s.out, a, func(w io.Writer) error {
-		if err := page.Verdict(a).Text(w); err != nil {
+		if err := a.Document(nil).Text(w); err != nil {
 			return err
-		}
-		fmt.Fprintln(w)
-		for _, words := range a.Words {
-			fmt.Fprintln(w, words)
-		}
-		fmt.Fprintln(w)
-		if err := terminal.Columns(w, planning.Table(a)...); err != nil {
-			return err
-		}
-		for i, why := range planning.WhyLines(a) {
-			if i == 0 {
-				fmt.Fprintln(w, "\nSLOs violated first, with the reason:")
-			}
-			fmt.Fprintln(w, "-", why)
-		}
-		fmt.Fprintln(w, "\nCaveats:")
-		for _, remark := range a.Remarks {
-			fmt.Fprintln(w, "-", remark)
 		}
 		_, err := fmt.Fprintf(w, "\npage: %s\n", path)
 		return err
@@ -327,38 +458,16 @@ func showPlan(s streams, a *capacity.Answer, out string, format terminal.Format)
 // errSLOs: the subject in use violates SLOs.
 var errSLOs = errors.New("SLOs are violated")
 
-// checkSLOs fails when the subject in use violates an SLO by the median: in the grown cluster if --grow is given,
-// else in today's. It prints SLOs that the median meets, but not the whole interval.
-func checkSLOs(w io.Writer, a *capacity.Answer) error {
-	one := planning.InUse(a)
-	at, where := one.Today, "today"
-	if one.Target != nil {
-		at, where = *one.Target, "in the cluster grown by --grow"
+// checkSLOs fails when the subject in use violates an SLO at the asked size.
+func checkSLOs(w io.Writer, a *plan.Answer) error {
+	use, at := a.InUse(), fmt.Sprintf("at %s Services", doc.Grouped(int64(a.Question.Asked.Services)))
+	switch a.Asked(use) {
+	case plan.Violates:
+		return fmt.Errorf("%s, %s: %w: %s", use.Name, at, errSLOs, use.Limit(&a.Question))
+	case plan.Unknown:
+		fmt.Fprintf(w, "%s, %s: unknown: %s\n", use.Name, at, use.Limit(&a.Question))
 	}
-	var unsure, unknown []string
-	for _, name := range a.Question.SLOs.Given() {
-		if _, known := at.Quantities[name]; !known {
-			unknown = append(unknown, planning.SLOWords[name])
-			continue
-		}
-		if !slices.Contains(at.Met, name) && !slices.Contains(at.Violated, name) {
-			unsure = append(unsure, planning.SLOWords[name])
-		}
-	}
-	if len(unsure) > 0 {
-		fmt.Fprintf(w, "%s may violate %s %s: the SLO is within the interval of the estimate\n", one.Name, strings.Join(unsure, ", "), where)
-	}
-	if len(unknown) > 0 {
-		fmt.Fprintf(w, "the calibration of %s has no %s: these SLOs were not checked\n", one.Name, strings.Join(unknown, ", "))
-	}
-	if len(at.Violated) == 0 {
-		return nil
-	}
-	var broken []string
-	for _, name := range at.Violated {
-		broken = append(broken, fmt.Sprintf("%s is %s", planning.SLOWords[name], planning.SLOValue(name, at.Quantities[name].Median)))
-	}
-	return fmt.Errorf("%s, %s: %w: %s", one.Name, where, errSLOs, strings.Join(broken, ", "))
+	return nil
 }
 
 // sloFlags are the SLOs of a cluster.
@@ -371,13 +480,13 @@ type sloFlags struct {
 var sloNames = []string{"npl-p99", "first-packet-p99", "cpu", "memory", "first-sync"}
 
 func (f *sloFlags) register(cmd *cobra.Command) {
-	usual := capacity.SLOs{}.WithDefaults()
+	usual := plan.DefaultSLOs
 	flags := cmd.Flags()
-	flags.DurationVar(&f.programming, "npl-p99", usual.ProgrammingP99, "SLO: longest 99th percentile of network programming latency, over all changes and nodes; a `time`, 0: no SLO")
-	flags.DurationVar(&f.firstPacket, "first-packet-p99", usual.FirstPacketP99, "SLO: highest cost of the rules for the first packet of a flow to the last Service; a `time`, 0: no SLO")
+	flags.DurationVar(&f.programming, "npl-p99", usual.Latency, "SLO: longest 99th percentile of network programming latency, over the changes of an hour; a `time`, 0: no SLO")
+	flags.DurationVar(&f.firstPacket, "first-packet-p99", usual.FirstPacket, "SLO: highest 99th percentile of the first packet of a flow to the last Service; a `time`, 0: no SLO")
 	flags.StringVar(&f.cpu, "cpu", planning.PlainNumber(usual.CPU), "SLO: mean `CPUs` of the proxier and its tools, e.g. 0.5 or 500m; 0: no SLO")
 	flags.StringVar(&f.memory, "memory", resource.NewQuantity(int64(usual.Memory), resource.BinarySI).String(), "SLO: peak memory `size` of the proxier and its largest tool together; 0: no SLO")
-	flags.DurationVar(&f.firstSync, "first-sync", usual.Start, "SLO: longest first sync of a proxier that starts on empty tables; a `time`, 0: no SLO")
+	flags.DurationVar(&f.firstSync, "first-sync", usual.Start, "SLO: longest time from the start of a proxier on empty tables until every Service is visible; a `time`, 0: no SLO")
 	for _, flag := range sloNames {
 		terminal.Complete(cmd, flag)
 	}
@@ -386,38 +495,44 @@ func (f *sloFlags) register(cmd *cobra.Command) {
 // leastMemory is the smallest plausible SLO for memory, in bytes: every program in Go needs more.
 const leastMemory = 4 << 20
 
-// read returns the SLOs; the zero value, for capacity's defaults, where no flag was given.
-func (f *sloFlags) read(cmd *cobra.Command) (p capacity.SLOs, err error) {
+// read returns the SLOs. defaulted: no flag was given.
+func (f *sloFlags) read(cmd *cobra.Command) (p plan.SLOs, defaulted bool, err error) {
 	for _, slo := range []struct {
 		flag string
 		time time.Duration
 	}{{"npl-p99", f.programming}, {"first-packet-p99", f.firstPacket}, {"first-sync", f.firstSync}} {
 		if slo.time < 0 {
-			return p, badUsage(cmd, "--%s %v: want more than 0, or 0 for no SLO", slo.flag, slo.time)
+			return p, false, badUsage(cmd, "--%s %v: want more than 0, or 0 for no SLO", slo.flag, slo.time)
 		}
 	}
 	cpu, err := resource.ParseQuantity(f.cpu)
 	if err != nil || cpu.Sign() < 0 {
-		return p, badUsage(cmd, "--cpu %q: want a number of CPUs such as 0.5 or 500m", f.cpu)
+		return p, false, badUsage(cmd, "--cpu %q: want a number of CPUs such as 0.5 or 500m", f.cpu)
 	}
 	memory, err := resource.ParseQuantity(f.memory)
 	if err != nil || memory.Sign() < 0 {
-		return p, badUsage(cmd, "--memory %q: want a size such as 512Mi or 2Gi", f.memory)
+		return p, false, badUsage(cmd, "--memory %q: want a size such as 512Mi or 2Gi", f.memory)
 	}
 	if _, bare := strconv.ParseFloat(f.memory, 64); memory.Sign() > 0 && memory.Value() < leastMemory {
 		if bare == nil {
-			return p, badUsage(cmd, "--memory %s: that many bytes are too few for a proxier; did you mean %sMi?", f.memory, f.memory)
+			return p, false, badUsage(cmd, "--memory %s: that many bytes are too few for a proxier; did you mean %sMi?", f.memory, f.memory)
 		}
-		return p, badUsage(cmd, "--memory %s: too little for a proxier; want %dMi or more", f.memory, leastMemory>>20)
+		return p, false, badUsage(cmd, "--memory %s: too little for a proxier; want %dMi or more", f.memory, leastMemory>>20)
 	}
-	p = capacity.SLOs{
-		ProgrammingP99: f.programming, FirstPacketP99: f.firstPacket, CPU: cpu.AsApproximateFloat64(), Memory: uint64(memory.Value()), Start: f.firstSync,
+	p = plan.SLOs{Latency: f.programming, FirstPacket: f.firstPacket, CPU: cpu.AsApproximateFloat64(), Memory: uint64(memory.Value()), Start: f.firstSync}
+	return p, !slices.ContainsFunc(sloNames, cmd.Flags().Changed), nil
+}
+
+// machineLoad returns the mean number of runnable threads in the last minute, 0 where it is unknown.
+func machineLoad() float64 {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return 0
 	}
-	if p == (capacity.SLOs{}) {
-		return p, badUsage(cmd, "there is no SLO: any cluster size would meet it")
+	first, _, _ := strings.Cut(string(text), " ")
+	load, err := strconv.ParseFloat(first, 64)
+	if err != nil {
+		return 0
 	}
-	if !slices.ContainsFunc(sloNames, cmd.Flags().Changed) {
-		return capacity.SLOs{}, nil
-	}
-	return p, nil
+	return load
 }

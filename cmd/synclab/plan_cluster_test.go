@@ -15,7 +15,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"synclab/cmd/synclab/planning"
-	"synclab/reports/capacity"
+	"synclab/reports/plan"
 	"synclab/scenarios"
 	"synclab/sim"
 	"synclab/sim/live"
@@ -50,7 +50,7 @@ func dumped(t *testing.T, o *sim.Objects) string {
 }
 
 // readCluster reads the flags of a plan's cluster.
-func readCluster(t *testing.T, args ...string) (capacity.Cluster, []string, error) {
+func readCluster(t *testing.T, args ...string) (plan.Cluster, []string, error) {
 	t.Helper()
 	var f planCluster
 	cmd := &cobra.Command{Use: "plan"}
@@ -58,12 +58,16 @@ func readCluster(t *testing.T, args ...string) (capacity.Cluster, []string, erro
 	if err := cmd.ParseFlags(args); err != nil {
 		t.Fatal(err)
 	}
-	return f.read(t.Context(), cmd, streams{strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}})
+	in, notes, err := f.read(t.Context(), cmd, streams{strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}})
+	if err != nil {
+		return plan.Cluster{}, nil, err
+	}
+	return in.today, notes, nil
 }
 
 func TestClusterInNumbers(t *testing.T) {
 	c, notes, err := readCluster(t, "--services", "20000", "--endpoints", "20", "--churn", "50", "--rollouts", "3", "--churn-amplitude", "0.5", "--node-losses", "2", "--service-churn", "0.1")
-	want := capacity.Churn{Endpoints: 50, Services: 0.1, Swing: 0.5, Rollouts: 3, NodeLosses: 2}
+	want := plan.Churn{Endpoints: 50, Services: 0.1, Swing: 0.5, Rollouts: 3, NodeLosses: 2}
 	if err != nil || len(notes) > 0 || c.Services != 20000 || c.Endpoints != 20 || c.Nodes != defaultNodes || c.Churn.Endpoints != want.Endpoints ||
 		c.Churn.Services != want.Services || c.Churn.Swing != want.Swing || c.Churn.Rollouts != want.Rollouts || c.Churn.NodeLosses != want.NodeLosses {
 		t.Errorf("%+v, %q, %v", c, notes, err)
@@ -81,11 +85,11 @@ func TestClusterOfADump(t *testing.T) {
 	if err != nil || c.Services != 40 || c.Endpoints != 3 || c.Nodes != 4 {
 		t.Fatalf("%+v, %v", c, err)
 	}
-	if want := "from " + path + ": 40 Services, 3 endpoints each, 4 nodes; 1 headless or external Services are not counted"; len(notes) != 1 || notes[0] != want {
+	if want := "from " + path + ": 40 Services with 40 ports, 3 endpoints each in the mean, at most 3; 4 nodes; 1 headless or external Services are left out"; len(notes) != 1 || notes[0] != want {
 		t.Errorf("notes %q; want %s", notes, want)
 	}
-	c, _, err = readCluster(t, "-f", path, "--churn", "2", "--nodes", "30", "--endpoints", "8")
-	if err != nil || c.Services != 40 || c.Endpoints != 8 || c.Nodes != 30 {
+	c, _, err = readCluster(t, "-f", path, "--churn", "2", "--nodes", "30", "--services", "80")
+	if err != nil || c.Services != 80 || c.Endpoints != 3 || c.Nodes != 30 {
 		t.Errorf("with flags: %+v, %v", c, err)
 	}
 }
@@ -98,13 +102,12 @@ func TestClusterThatLives(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := planning.CensusOf(objects)
-	if c.Services != want.Ports || c.Endpoints != want.Endpoints || c.Nodes != want.Nodes || !slices.Equal(notes, []string{"from the cluster: " + want.String(), want.Uneven()}) {
-		t.Errorf("%+v, %q; want %+v, %q", c, notes, want, want.Uneven())
+	if c.Services != want.Services || c.Endpoints != want.Endpoints || c.Nodes != want.Nodes || !slices.Equal(notes, []string{"from the cluster: " + want.String()}) {
+		t.Errorf("%+v, %q; want %+v", c, notes, want)
 	}
 }
 
-// Each port has separate rules. Endpoints that are not ready do not count. Of two families, one counts. Nodes are those
-// of the endpoints.
+// Endpoints that are not ready do not count. Nodes are those of the endpoints.
 func TestCensus(t *testing.T) {
 	o := plannedCluster(t)
 	o.Nodes = nil
@@ -116,20 +119,11 @@ func TestCensus(t *testing.T) {
 	six.Name, six.AddressType, six.Endpoints = "six", discoveryv1.AddressTypeIPv6, six.Endpoints[:1]
 	o.Slices = append(o.Slices, six)
 	c := planning.CensusOf(o)
-	if c.Services != 40 || c.Ports != 41 || c.Left != 1 || c.Nodes != 4 || !c.Dual || math.Abs(c.Endpoints-float64(41*3-1)/41) > 1e-9 {
+	if c.Services != 40 || c.Ports != 41 || c.Left != 1 || c.Nodes != 4 || !c.Dual || math.Abs(c.Endpoints-float64(40*3-1+1)/40) > 1e-9 || c.Most != 4 {
 		t.Errorf("%+v", c)
 	}
-	if text := c.String(); !strings.Contains(text, "40 Services with 41 ports, each counted as a Service here, 2.98 endpoints each, 4 nodes") || !strings.Contains(text, "dual stack") {
+	if text := c.String(); !strings.Contains(text, "40 Services with 41 ports, 3 endpoints each in the mean, at most 4; 4 nodes") || !strings.Contains(text, "dual stack") {
 		t.Error(text)
-	}
-	if c.Most != 3 || c.Single != 0 || c.Uneven() != "" {
-		t.Errorf("about equal Services: %+v, %q", c, c.Uneven())
-	}
-	for _, slice := range o.Slices[10:16] {
-		slice.Endpoints = slice.Endpoints[:1]
-	}
-	if text := planning.CensusOf(o).Uneven(); !strings.Contains(text, "up to 3 endpoints, and 15 % have at most one") {
-		t.Errorf("uneven Services: %q", text)
 	}
 }
 
@@ -194,17 +188,17 @@ func TestChurnFromATrace(t *testing.T) {
 	write := writer(t)
 	path := write("trace.jsonl", text.String())
 	c, notes, err := readCluster(t, "--churn-from", path)
-	if err != nil || c.Services != 40 || c.Endpoints != 3 || c.Nodes != 4 || len(c.Churn.Trace) != 3 || c.Churn.Endpoints != 0.2 || c.Churn.Services != 0.1 {
+	if err != nil || c.Services != 40 || c.Endpoints != 3 || c.Nodes != 4 || len(c.Churn.Trace) != 3 || c.Churn.Endpoints != 2./9 || c.Churn.Services != 1./9 {
 		t.Fatalf("%+v, %v", c, err)
 	}
-	if e := c.Churn.Trace; e[0].Service != e[2].Service || e[0].Service == e[1].Service || e[2].Due != 10*time.Second {
+	if e := c.Churn.Trace; e[0] != 0 || e[1] != 2 || e[2] != 9 {
 		t.Errorf("events %+v", e)
 	}
-	if len(notes) != 2 || notes[0] != "from "+path+": 2 changes of EndpointSlices and 1 of Services in 10s: 0.3 a second, replayed in a loop" {
+	if len(notes) != 2 || notes[0] != "from "+path+": 2 changes of EndpointSlices and 1 of Services in 9s: 0.333 a second, replayed in a loop" {
 		t.Errorf("%q", notes)
 	}
-	c, _, err = readCluster(t, "--churn-from", path, "--services", "9", "--endpoints", "1", "--nodes", "2")
-	if err != nil || c.Services != 9 || c.Endpoints != 1 || c.Nodes != 2 || len(c.Churn.Trace) != 3 {
+	c, _, err = readCluster(t, "--churn-from", path, "--services", "9", "--nodes", "2")
+	if err != nil || c.Services != 9 || c.Endpoints != 3 || c.Nodes != 2 || len(c.Churn.Trace) != 3 {
 		t.Errorf("with flags: %+v, %v", c, err)
 	}
 
@@ -232,12 +226,13 @@ func TestClusterRefuses(t *testing.T) {
 	}{
 		{[]string{"--churn", "5"}, "the size of the cluster today is missing: want --services NUMBER, -f DUMP, --kubeconfig FILE or --churn-from TRACE"},
 		{[]string{"--services", "5"}, "the rate of endpoint changes is missing: want --churn RATE (per second), --churn-from TRACE, or --earlier DUMP --earlier-age TIME"},
-		{[]string{"--services", "0", "--churn", "5"}, "--services 0: want 1 to 1,048,576"},
-		{[]string{"--services", "5", "--churn", "-1"}, "--churn -1: want 0 to 1000000"},
-		{[]string{"--services", "5", "--churn", "NaN"}, "--churn NaN: want 0 to 1000000"},
+		{[]string{"--services", "0", "--churn", "5"}, "--services 0: want 1 to 1,000,000"},
+		{[]string{"--services", "5", "--churn", "-1"}, "--churn -1: want 0 to 100000"},
+		{[]string{"--services", "5", "--churn", "NaN"}, "--churn NaN: want 0 to 100000"},
 		{[]string{"--services", "5", "--churn", "1", "--churn-amplitude", "2"}, "--churn-amplitude 2: want 0 to 1"},
 		{[]string{"--services", "5", "--churn", "1", "--nodes", "0"}, "--nodes 0: want at least 1"},
-		{[]string{"--services", "5", "--churn", "1", "--endpoints", "-2"}, "--endpoints -2: want 0 to 5,000"},
+		{[]string{"--services", "5", "--churn", "1", "--endpoints", "-2"}, "--endpoints -2: want at least 1"},
+		{[]string{"-f", dump, "--churn", "1", "--endpoints", "3"}, "--endpoints and --set are for a generated cluster: a dump has a shape of its own"},
 		{[]string{"--services", "5", "--churn-from", "x", "--rollouts", "1"}, "--rollouts has no meaning with --churn-from: the trace has all changes"},
 		{[]string{"--services", "5", "--earlier", dump, "--earlier-age", "1m"}, "--earlier needs the dump of today: name it with -f or --kubeconfig"},
 		{[]string{"-f", dump, "--earlier", dump}, "--earlier-age is missing: want the time between --earlier and the dump of today, e.g. 10m"},

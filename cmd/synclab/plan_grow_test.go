@@ -7,20 +7,20 @@ import (
 	"github.com/spf13/cobra"
 
 	"synclab/cmd/synclab/planning"
-	"synclab/reports/capacity"
+	"synclab/reports/plan"
 )
 
 func TestParseGrowth(t *testing.T) {
-	today := capacity.Cluster{Services: 5000, Endpoints: 10, Nodes: 100, Churn: capacity.Churn{Endpoints: 4}}
+	today := plan.Cluster{Services: 5000, Endpoints: 10, Nodes: 100, Churn: plan.Churn{Endpoints: 4}}
 	for _, c := range []struct {
 		parts []string
-		want  capacity.Growth
+		want  plan.Growth
 	}{
-		{nil, capacity.Growth{}},
-		{[]string{"services=2x"}, capacity.Growth{Services: 2}},
-		{[]string{"services=2x", "endpoints=3X", "churn=1.5×"}, capacity.Growth{Services: 2, Endpoints: 3, Churn: 1.5}},
-		{[]string{"services=+20%", " nodes=5000"}, capacity.Growth{Services: 1.2, Nodes: 50}},
-		{[]string{"services=40000", "endpoints=12.5", "churn=1x"}, capacity.Growth{Services: 8, Endpoints: 1.25, Churn: 1}},
+		{nil, plan.Growth{}},
+		{[]string{"services=2x"}, plan.Growth{Services: 2}},
+		{[]string{"services=2x", "endpoints=3X", "churn=1.5×"}, plan.Growth{Services: 2, Endpoints: 3, Churn: 1.5}},
+		{[]string{"services=+20%", " nodes=5000"}, plan.Growth{Services: 1.2, Nodes: 50}},
+		{[]string{"services=40000", "endpoints=12.5", "churn=1x"}, plan.Growth{Services: 8, Endpoints: 1.25, Churn: 1}},
 	} {
 		got, err := planning.ParseGrowth(c.parts, today)
 		if err != nil || got != c.want {
@@ -32,7 +32,7 @@ func TestParseGrowth(t *testing.T) {
 	const howFar = "want a factor such as 2x, a share such as +20%, or a final number"
 	for _, c := range []struct {
 		parts []string
-		today capacity.Cluster
+		today plan.Cluster
 		want  string
 	}{
 		{[]string{"services"}, today, "--grow services: want a quantity and its growth, e.g. services=2x"},
@@ -56,25 +56,31 @@ func TestParseGrowth(t *testing.T) {
 }
 
 func TestSLOs(t *testing.T) {
-	read := func(args ...string) (capacity.SLOs, error) {
+	read := func(args ...string) (plan.SLOs, error) {
 		var f sloFlags
 		cmd := &cobra.Command{Use: "plan"}
 		f.register(cmd)
 		if err := cmd.ParseFlags(args); err != nil {
 			t.Fatal(err)
 		}
-		return f.read(cmd)
+		p, defaulted, err := f.read(cmd)
+		if err == nil && defaulted != (len(args) == 0) {
+			t.Errorf("%q: defaulted: %v", args, defaulted)
+		}
+		if err == nil {
+			err = (&plan.Question{SLOs: p}).Validate()
+		}
+		return p, err
 	}
-	usual := capacity.SLOs{}.WithDefaults()
-	if p, err := read(); err != nil || p != (capacity.SLOs{}) {
-		t.Errorf("without flags: %+v, %v; capacity sets the defaults", p, err)
+	if p, err := read(); err != nil || p != plan.DefaultSLOs {
+		t.Errorf("without flags: %+v, %v", p, err)
 	}
-	want := usual
-	want.ProgrammingP99 = time.Second
+	want := plan.DefaultSLOs
+	want.Latency = time.Second
 	if p, err := read("--npl-p99", "1s"); err != nil || p != want {
 		t.Errorf("one flag: %+v, %v; want %+v", p, err, want)
 	}
-	want = capacity.SLOs{FirstPacketP99: 100 * time.Microsecond, CPU: 0.25, Memory: 1 << 30}
+	want = plan.SLOs{FirstPacket: 100 * time.Microsecond, CPU: 0.25, Memory: 1 << 30}
 	if p, err := read("--npl-p99", "0", "--first-packet-p99", "100us", "--cpu", "250m", "--memory", "1Gi", "--first-sync", "0s"); err != nil || p != want {
 		t.Errorf("all flags: %+v, %v; want %+v", p, err, want)
 	}

@@ -18,10 +18,10 @@ import (
 	"synclab/bench/raw"
 	"synclab/cmd/synclab/terminal"
 	"synclab/reports"
-	"synclab/reports/capacity/page"
 	"synclab/reports/export"
 	"synclab/reports/front"
 	"synclab/reports/index"
+	"synclab/reports/plan"
 	"synclab/reports/records"
 	"synclab/reports/sections"
 )
@@ -136,10 +136,7 @@ func (f *reportFlags) run(cmd *cobra.Command, s streams, dirs []string) error {
 		}
 		dirs = []string{newest}
 	}
-	if _, err := os.Stat(filepath.Join(dirs[0], "run.json")); err != nil && len(dirs) == 1 && page.HasAnswer(dirs[0]) {
-		if exported {
-			return badUsage(cmd, "-o %s is for runs: %s is the folder of a plan", f.format, dirs[0])
-		}
+	if len(dirs) == 1 && !exported && plan.HasAnswer(dirs[0]) {
 		return planReport(s, dirs[0], f.out, f.format, options)
 	}
 	for _, dir := range dirs {
@@ -157,10 +154,7 @@ func (f *reportFlags) run(cmd *cobra.Command, s streams, dirs []string) error {
 	if unread := (*reports.RunsError)(nil); errors.As(err, &unread) {
 		return badInput(err)
 	}
-	if err != nil || len(dirs) > 1 || !page.HasAnswer(dirs[0]) {
-		return err
-	}
-	return rebuildPlan(dirs[0], out, options) // the folder of a calibration may also have a plan
+	return err
 }
 
 // indexPage writes the front page of a folder of runs, and prints it.
@@ -207,7 +201,7 @@ func completeRuns(_ *cobra.Command, given []string, typed string) ([]string, cob
 		at   time.Time
 	}
 	var found []folder
-	for _, file := range []string{"run.json", page.AnswerFile} {
+	for _, file := range []string{"run.json", plan.AnswerFile} {
 		files, _ := filepath.Glob(filepath.Join(raw.RunsFolder, "*", file))
 		for _, one := range files {
 			dir := filepath.Dir(one)
@@ -237,7 +231,7 @@ func newestRun(root string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	plans, err := filepath.Glob(filepath.Join(root, "*", page.AnswerFile))
+	plans, err := filepath.Glob(filepath.Join(root, "*", plan.AnswerFile))
 	if err != nil {
 		return "", err
 	}
@@ -305,13 +299,4 @@ func anySync(summary *sections.Summary) bool {
 	return slices.ContainsFunc(summary.Rows, func(r sections.Row) bool {
 		return r.Metric == raw.ColdStart || r.Metric == raw.FullSync || r.Metric == raw.PartialSync
 	})
-}
-
-// rebuildPlan makes the page of a plan again and prints nothing.
-func rebuildPlan(dir, out string, options reports.Options) error {
-	a, err := page.LoadAnswer(dir)
-	if err != nil {
-		return badInput(err)
-	}
-	return page.Build(a, out, !options.NoPNG)
 }

@@ -20,100 +20,65 @@ import (
 	"synclab/sim"
 	"synclab/sim/capture"
 	"synclab/sim/live"
-	"synclab/sim/simulator"
 )
 
-// census is the size of a cluster for a cost model.
+// census is the size of a cluster.
 type census struct {
 	Services int // that a Service proxy handles
 	Left     int // headless and external Services, which it does not handle
-	Ports    int // of the Services: each has separate rules
-	// Endpoints is the mean number of ready endpoints of a port, of the family that has more.
+	Ports    int // of the Services
+	// Endpoints is the mean number of ready endpoints of a Service, of both families together.
 	Endpoints float64
 	Most      int // endpoints of one Service
-	Single    int // Services with at most one endpoint
 	Nodes     int
 	Dual      bool // there are endpoints of both families
 }
 
-// Uneven is a remark where the Services have different numbers of endpoints; empty: about the same. A cost model is of
-// Services with equally many.
-func (c census) Uneven() string {
-	if float64(c.Most) <= 2*max(1, c.Endpoints) && (10*c.Single <= c.Services || c.Most <= 1) {
-		return ""
-	}
-	return fmt.Sprintf("a Service has up to %s endpoints, and %.0f %% have at most one, while the cost model is of Services with equally many: "+
-		"in such a cluster, kube-proxy/nftables needs less time for full syncs (a Service with one endpoint needs no map), and synclab/nftables more "+
-		"(each number of endpoints is a chain of its own); 'synclab calibrate --hold-out' measures both",
-		doc.Grouped(int64(c.Most)), 100*float64(c.Single)/float64(max(1, c.Services)))
-}
-
 func (c census) String() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s Services", doc.Grouped(int64(c.Services)))
-	if c.Ports != c.Services {
-		fmt.Fprintf(&text, " with %s ports, each counted as a Service here", doc.Grouped(int64(c.Ports)))
-	}
-	fmt.Fprintf(&text, ", %s endpoints each, %s nodes", PlainNumber(c.Endpoints), doc.Grouped(int64(c.Nodes)))
-	if c.Left > 0 {
-		fmt.Fprintf(&text, "; %s headless or external Services are not counted", doc.Grouped(int64(c.Left)))
-	}
+	fmt.Fprintf(&text, "%s Services with %s ports, %s endpoints each in the mean, at most %s; %s nodes", doc.Grouped(int64(c.Services)), doc.Grouped(int64(c.Ports)),
+		PlainNumber(c.Endpoints), doc.Grouped(int64(c.Most)), doc.Grouped(int64(c.Nodes)))
 	if c.Dual {
-		text.WriteString("; dual stack: the answer is for one family; the rules of the other cost as much again")
+		text.WriteString("; dual stack")
+	}
+	if c.Left > 0 {
+		fmt.Fprintf(&text, "; %s headless or external Services are left out", doc.Grouped(int64(c.Left)))
 	}
 	return text.String()
-}
-
-// proxied reports whether a Service proxy handles a Service.
-func proxied(s *corev1.Service) bool {
-	return s.Spec.Type != corev1.ServiceTypeExternalName && s.Spec.ClusterIP != "" && s.Spec.ClusterIP != corev1.ClusterIPNone
 }
 
 // CensusOf counts the cluster. Nodes are the listed nodes or the nodes of endpoints, whichever are more: many dumps have
 // no Nodes.
 func CensusOf(o *sim.Objects) census {
 	var c census
-	ports := map[types.NamespacedName]int{}
+	of := map[types.NamespacedName]int{}
 	for _, s := range o.Services {
-		if !proxied(s) {
+		if !sim.Proxied(s) {
 			c.Left++
 			continue
 		}
 		c.Services++
 		c.Ports += len(s.Spec.Ports)
-		ports[types.NamespacedName{Namespace: s.Namespace, Name: s.Name}] = len(s.Spec.Ports)
+		of[types.NamespacedName{Namespace: s.Namespace, Name: s.Name}] = 0
 	}
-	byFamily := map[discoveryv1.AddressType]int{}
-	byService := map[types.NamespacedName]map[discoveryv1.AddressType]int{}
-	for name := range ports {
-		byService[name] = map[discoveryv1.AddressType]int{}
-	}
-	on := map[string]bool{}
+	on, families, all := map[string]bool{}, map[discoveryv1.AddressType]bool{}, 0
 	for _, slice := range o.Slices {
-		n, ofService := ports[serviceOfSlice(slice)], byService[serviceOfSlice(slice)]
+		name := serviceOfSlice(slice)
 		for _, e := range slice.Endpoints {
 			if e.NodeName != nil {
 				on[*e.NodeName] = true
 			}
-			if e.Conditions.Ready == nil || *e.Conditions.Ready {
-				byFamily[slice.AddressType] += n
-				if ofService != nil {
-					ofService[slice.AddressType]++
-				}
+			n, ours := of[name]
+			if ready := e.Conditions.Ready; !ours || ready != nil && !*ready {
+				continue
 			}
+			of[name], families[slice.AddressType] = n+1, true
+			all++
+			c.Most = max(c.Most, n+1)
 		}
 	}
-	v4, v6 := byFamily[discoveryv1.AddressTypeIPv4], byFamily[discoveryv1.AddressTypeIPv6]
-	if c.Ports > 0 {
-		c.Endpoints = float64(max(v4, v6)) / float64(c.Ports)
-	}
-	for _, n := range byService {
-		most := max(n[discoveryv1.AddressTypeIPv4], n[discoveryv1.AddressTypeIPv6])
-		if c.Most = max(c.Most, most); most <= 1 {
-			c.Single++
-		}
-	}
-	c.Dual = v4 > 0 && v6 > 0
+	c.Endpoints = float64(all) / float64(max(1, c.Services))
+	c.Dual = families[discoveryv1.AddressTypeIPv4] && families[discoveryv1.AddressTypeIPv6]
 	c.Nodes = max(len(o.Nodes), len(on))
 	return c
 }
@@ -129,13 +94,13 @@ func ChangedBetween(before, now *sim.Objects) (endpointSlices, services int) {
 	looked := map[types.NamespacedName]bool{}
 	specs := map[types.NamespacedName]*corev1.Service{}
 	for _, s := range before.Services {
-		if name := (types.NamespacedName{Namespace: s.Namespace, Name: s.Name}); proxied(s) {
+		if name := (types.NamespacedName{Namespace: s.Namespace, Name: s.Name}); sim.Proxied(s) {
 			looked[name], specs[name] = true, s
 		}
 	}
 	for _, s := range now.Services {
 		name := types.NamespacedName{Namespace: s.Namespace, Name: s.Name}
-		if !proxied(s) {
+		if !sim.Proxied(s) {
 			continue
 		}
 		looked[name] = true
@@ -188,8 +153,8 @@ func byAddress(s *discoveryv1.EndpointSlice) []discoveryv1.Endpoint {
 type recordedChurn struct {
 	path             string
 	Snapshot         *sim.Objects
-	Events           []simulator.Event
-	Slices, Services int // numbers of changes
+	Due              []float64 // s, of each change
+	Slices, Services int       // numbers of changes
 	length           time.Duration
 	cut              bool // the last line is incomplete
 }
@@ -198,7 +163,7 @@ func (r *recordedChurn) Rate(n int) float64 { return float64(n) / r.length.Secon
 
 func (r *recordedChurn) String() string {
 	text := fmt.Sprintf("from %s: %s changes of EndpointSlices and %s of Services in %v: %s a second, replayed in a loop",
-		r.path, doc.Grouped(int64(r.Slices)), doc.Grouped(int64(r.Services)), r.length.Round(time.Millisecond), PlainNumber(r.Rate(len(r.Events))))
+		r.path, doc.Grouped(int64(r.Slices)), doc.Grouped(int64(r.Services)), r.length.Round(time.Millisecond), PlainNumber(r.Rate(len(r.Due))))
 	if r.cut {
 		text += "; its last line is incomplete and ignored"
 	}
@@ -219,9 +184,8 @@ func ReadTrace(ctx context.Context, path string) (*recordedChurn, error) {
 	}
 	looked := map[types.NamespacedName]bool{}
 	for _, s := range r.Snapshot.Services {
-		looked[types.NamespacedName{Namespace: s.Namespace, Name: s.Name}] = proxied(s)
+		looked[types.NamespacedName{Namespace: s.Namespace, Name: s.Name}] = sim.Proxied(s)
 	}
-	var trace []sim.Change
 	for {
 		change, err := decoder.Next()
 		if errors.Is(err, io.ErrUnexpectedEOF) {
@@ -238,29 +202,27 @@ func ReadTrace(ctx context.Context, path string) (*recordedChurn, error) {
 		case *corev1.Service:
 			name := types.NamespacedName{Namespace: o.Namespace, Name: o.Name}
 			was := looked[name]
-			looked[name] = proxied(o)
+			looked[name] = sim.Proxied(o)
 			if was || looked[name] {
-				trace = append(trace, change.Change)
+				r.Services++
+				r.Due = append(r.Due, change.Due.Seconds())
 			}
 		case *discoveryv1.EndpointSlice:
 			if looked[serviceOfSlice(o)] {
-				trace = append(trace, change.Change)
+				r.Slices++
+				r.Due = append(r.Due, change.Due.Seconds())
 			}
 		}
 	}
-	r.Events, _ = simulator.Recorded(trace)
-	for _, e := range r.Events {
-		if e.Kind == simulator.Services {
-			r.Services++
-		} else {
-			r.Slices++
+	if len(r.Due) > 0 {
+		first := r.Due[0]
+		for i := range r.Due {
+			r.Due[i] -= first
 		}
+		r.length = time.Duration(r.Due[len(r.Due)-1] * float64(time.Second))
 	}
-	if len(r.Events) > 0 {
-		r.length = r.Events[len(r.Events)-1].Due
-	}
-	if len(r.Events) < 2 || r.length <= 0 {
-		return nil, fmt.Errorf("--churn-from %s: %d changes are too few to compute a rate", path, len(r.Events))
+	if len(r.Due) < 2 || r.length <= 0 {
+		return nil, fmt.Errorf("--churn-from %s: %d changes are too few to compute a rate", path, len(r.Due))
 	}
 	return r, nil
 }

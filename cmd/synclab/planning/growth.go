@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"synclab/reports/capacity"
+	"synclab/reports/plan"
 )
 
 // Grown are the quantities of --grow.
@@ -14,16 +14,16 @@ var Grown = []string{"services", "endpoints", "nodes", "churn"}
 
 // ParseGrowth reads the parts of --grow: services=2x, endpoints=+20%, nodes=5000. A plain number is the final value,
 // starting from today's.
-func ParseGrowth(parts []string, today capacity.Cluster) (capacity.Growth, error) {
-	var g capacity.Growth
+func ParseGrowth(parts []string, today plan.Cluster) (plan.Growth, error) {
+	var g plan.Growth
 	into := map[string]*float64{"services": &g.Services, "endpoints": &g.Endpoints, "nodes": &g.Nodes, "churn": &g.Churn}
 	from := map[string]float64{
 		"services": float64(today.Services), "endpoints": today.Endpoints, "nodes": float64(today.Nodes), "churn": today.Churn.Endpoints,
 	}
 	grows := false
 	for _, part := range parts {
-		fail := func(format string, args ...any) (capacity.Growth, error) {
-			return capacity.Growth{}, fmt.Errorf("--grow %s: %s", part, fmt.Sprintf(format, args...))
+		fail := func(format string, args ...any) (plan.Growth, error) {
+			return plan.Growth{}, fmt.Errorf("--grow %s: %s", part, fmt.Sprintf(format, args...))
 		}
 		name, text, ok := strings.Cut(strings.TrimSpace(part), "=")
 		factor := into[name]
@@ -54,7 +54,7 @@ func ParseGrowth(parts []string, today capacity.Cluster) (capacity.Growth, error
 		grows = grows || value > 1
 	}
 	if len(parts) > 0 && !grows {
-		return capacity.Growth{}, fmt.Errorf("--grow %s: nothing grows", strings.Join(parts, ","))
+		return plan.Growth{}, fmt.Errorf("--grow %s: nothing grows", strings.Join(parts, ","))
 	}
 	return g, nil
 }

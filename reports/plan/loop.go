@@ -1,0 +1,361 @@
+package plan
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"synclab/bench/subject"
+	"synclab/proxier"
+	"synclab/proxier/backend"
+	"synclab/proxier/iptables"
+	"synclab/proxier/runner"
+)
+
+// hour is the time over which the SLO of latency is judged, in seconds.
+const hour = 3600.0
+
+// Rules of kube-proxy that decide when it syncs, and how much. Synclab's proxier has the first two, too.
+const (
+	// fullPeriod: after that time a sync writes everything (pkg/proxy/util, FullSyncPeriod; 1.31 to 1.37). Not in the iptables
+	// modes above backend.LargeCluster endpoints (pkg/proxy/iptables, largeClusterMode).
+	fullPeriod = time.Hour
+	// retryPeriod: a failed sync is repeated after syncPeriod, as a full one (pkg/proxy/iptables and nftables, syncProxyRules).
+	retryPeriod = 30 * time.Second
+	// lockWait is how long the check of the canary chain waits for the xtables lock (-w 5), every retryPeriod. A check that
+	// fails counts as a flush: everything is written again (pkg/util/iptables, Monitor; 1.29 to 1.37).
+	lockWait = 5.0
+)
+
+// hourly reports whether a subject writes everything each hour. kube-proxy's mode nftables does, whatever the size.
+func hourly(c *Cluster, name string) bool {
+	about, err := subject.Parse(name)
+	if err == nil && about.Proxier == subject.KubeProxy && about.Backend == proxier.Nftables {
+		return true
+	}
+	return float64(c.Services)*c.Endpoints <= backend.LargeCluster
+}
+
+// hasCanary reports whether a held lock makes a subject write everything.
+func hasCanary(name string) bool {
+	about, err := subject.Parse(name)
+	return err == nil && about.Proxier == subject.KubeProxy && about.Variant == iptables.Legacy
+}
+
+// setting is when syncs start.
+type setting struct {
+	period time.Duration
+	policy runner.Policy // empty: the subject's own
+}
+
+// setting returns that of a cell: the period that it confirms, else the one in use.
+func (q *Question) setting(confirms string) setting {
+	if period, err := time.ParseDuration(confirms); err == nil {
+		return setting{period: period}
+	}
+	return setting{period: q.MinSyncPeriod}
+}
+
+func (s setting) options(name string) runner.Options {
+	about, err := subject.Parse(name)
+	policy := cmp.Or(s.policy, about.Policy, runner.CompletionToStart)
+	if err != nil {
+		policy = runner.CompletionToStart
+	}
+	o := runner.Options{Policy: policy, MinInterval: s.period, MaxInterval: max(fullPeriod, s.period), RetryInterval: max(retryPeriod, s.period)}
+	if about.Proxier != subject.Synclab {
+		o.FirstRetry = o.RetryInterval
+	}
+	return o
+}
+
+// Played is the result of a loop.
+type Played struct {
+	P50 float64 `json:"p50"` // s, of network programming latency
+	P99 float64 `json:"p99"`
+	CPU float64 `json:"cpu"` // CPUs
+	// Beyond is how many times the changes of its largest sync exceed those that were measured; 0: they do not.
+	Beyond float64 `json:"beyond,omitempty"`
+}
+
+// play composes an hour from the measured syncs: the changes of the cluster, with one full sync if the subject writes everything
+// each hour. A node loss, which is rarer, is played by itself, and its changes count by their share of the hour.
+func play(q *Question, name string, c *Cluster, measured *costs, s setting) (Played, error) {
+	rng := rand.New(rand.NewPCG(q.Seed, 1))
+	const warm = 300.0 // s; the hour begins in the middle of the time between two full syncs
+	l, err := newLoop(name, c, measured, s, rng)
+	if err != nil {
+		return Played{}, err
+	}
+	l.lastFull = warm + hour/2 - fullPeriod.Seconds()
+	events := c.events(warm+hour, rng)
+	base := l.run(events, warm, warm+hour)
+	all := weighted{values: base.latencies, weight: 1}
+	beyond := l.beyond
+	var lost weighted
+	if c.Churn.NodeLosses > 0 {
+		if l, err = newLoop(name, c, measured, s, rng); err != nil {
+			return Played{}, err
+		}
+		// Each pod changes twice: not ready, and removed five minutes later. The controller writes some thousand a second.
+		pods := c.PodsPerNode()
+		var events []float64
+		for i := range pods {
+			events = append(events, warm+float64(i)/1000)
+		}
+		for i := range pods {
+			events = append(events, warm+max(300, float64(pods)/1000)+float64(i)/1000)
+		}
+		lost = weighted{values: l.run(events, 0, math.Inf(1)).latencies, weight: c.Churn.NodeLosses / 24}
+		beyond = max(beyond, l.beyond)
+	}
+	out := Played{P50: quantileOf(0.5, all, lost), P99: quantileOf(0.99, all, lost), CPU: base.busyFull/hour + base.busy*measured.cpuShare/hour}
+	if beyond > 1 {
+		out.Beyond = beyond
+	}
+	return out, nil
+}
+
+// playChurn plays the seconds of evenly spaced changes that a cell measures.
+func playChurn(name string, c *Cluster, measured *costs, s setting, seconds float64, seed uint64) (Played, error) {
+	var latencies []float64
+	busy := 0.0
+	const times = 20
+	for i := range times {
+		rng := rand.New(rand.NewPCG(seed, uint64(i)))
+		l, err := newLoop(name, c, measured, s, rng)
+		if err != nil {
+			return Played{}, err
+		}
+		l.lastFull = 0
+		rate := c.Churn.Endpoints + c.Churn.Services
+		var events []float64
+		for k := range int(math.Round(seconds * rate)) {
+			events = append(events, 10+float64(k)/rate)
+		}
+		one := l.run(events, 0, math.Inf(1))
+		latencies, busy = append(latencies, one.latencies...), busy+one.busy
+	}
+	if len(latencies) == 0 {
+		return Played{}, nil
+	}
+	return Played{P50: quantile(latencies, 0.5), P99: quantile(latencies, 0.99), CPU: busy / times * measured.cpuShare / seconds}, nil
+}
+
+// mostEvents bounds the changes of an hour. A higher rate is played for a shorter time.
+const mostEvents = 1 << 20
+
+// events returns the times of changes, in seconds, sorted.
+func (c *Cluster) events(until float64, rng *rand.Rand) []float64 {
+	var out []float64
+	if n := len(c.Churn.Trace); n > 0 { // repeated, with a mean gap in between
+		span := c.Churn.Trace[n-1] * float64(n) / float64(max(1, n-1))
+		for turn := 0.0; span > 0 && turn < until && len(out) < mostEvents; turn += span {
+			for _, at := range c.Churn.Trace {
+				if turn+at < until {
+					out = append(out, turn+at)
+				}
+			}
+		}
+		return out
+	}
+	rate := c.Churn.Endpoints + c.Churn.Services
+	highest := rate * (1 + c.Churn.Swing)
+	for at := 0.0; highest > 0; {
+		if at += rng.ExpFloat64() / highest; at >= until || len(out) >= mostEvents {
+			break
+		}
+		// A day's swing is compressed into the hour.
+		if rng.Float64()*(1+c.Churn.Swing) < 1+c.Churn.Swing*math.Cos(2*math.Pi*at/hour) {
+			out = append(out, at)
+		}
+	}
+	rollouts := int(math.Round(c.Churn.Rollouts * until / hour))
+	for i := range rollouts {
+		begins := (float64(i) + rng.Float64()) / float64(rollouts) * until
+		for k := range c.perRollout() {
+			out = append(out, begins+float64(k)*waveTime/3)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// loop is the sync loop of one node.
+type loop struct {
+	schedule *runner.Schedule
+	costs    *costs
+	rng      *rand.Rand
+	hourly   bool
+	canary   bool
+	fullNext bool    // the next sync writes everything
+	lastFull float64 // s
+	beyond   float64
+	pools    map[int][]float64 // times of syncs, by changes
+}
+
+// epoch is time 0 of a Schedule, for which the zero time means "never".
+var epoch = time.Unix(0, 0)
+
+func nanoseconds(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
+
+func newLoop(name string, c *Cluster, measured *costs, s setting, rng *rand.Rand) (*loop, error) {
+	schedule, err := runner.NewSchedule(s.options(name), epoch)
+	if err != nil {
+		return nil, fmt.Errorf("plan: %s: %w", name, err)
+	}
+	return &loop{schedule: schedule, costs: measured, rng: rng, hourly: hourly(c, name), canary: hasCanary(name), pools: map[int][]float64{}}, nil
+}
+
+// ran is what a loop did.
+type ran struct {
+	latencies      []float64 // s, of the changes that count
+	busy, busyFull float64   // s in partial syncs, and CPU seconds of full ones, while they count
+}
+
+var errFailed = errors.New("the sync failed")
+
+// run plays changes that are due at sorted times. Those from counted to end count. It ends when all are written. Inside, times
+// are whole nanoseconds, as those of the schedule: a start that is rounded down would miss the change that it is for.
+func (l *loop) run(events []float64, counted, end float64) (out ran) {
+	due := make([]time.Duration, len(events))
+	for i, at := range events {
+		due[i] = nanoseconds(at)
+	}
+	asked, installed, now := 0, 0, time.Duration(0)
+	for installed < len(due) {
+		next, ok := l.schedule.Next()
+		start := max(now, next.Sub(epoch))
+		if asked < len(due) && (!ok || due[asked] <= start) {
+			l.schedule.Request(epoch.Add(due[asked]))
+			asked++
+			continue
+		}
+		if !ok {
+			break
+		}
+		taken := installed
+		for taken < len(due) && due[taken] <= start {
+			taken++
+		}
+		asked = max(asked, taken)
+		took, full, failed := l.sync(start.Seconds(), taken-installed)
+		l.schedule.Started(epoch.Add(start))
+		for now = start + nanoseconds(took); asked < len(due) && due[asked] <= now; asked++ {
+			l.schedule.Request(epoch.Add(due[asked]))
+		}
+		if at := start.Seconds(); at >= counted && at < end {
+			if full {
+				out.busyFull += l.costs.fullCPU
+			} else {
+				out.busy += took
+			}
+		}
+		if l.canary && checked(start.Seconds(), now.Seconds()) {
+			l.fullNext = true
+			l.schedule.Request(epoch.Add(now))
+		}
+		if failed {
+			l.schedule.Finished(epoch.Add(now), errFailed)
+			continue
+		}
+		l.schedule.Finished(epoch.Add(now), nil)
+		for ; installed < taken; installed++ {
+			if at := events[installed]; at >= counted && at < end {
+				out.latencies = append(out.latencies, (now-due[installed]).Seconds()+l.costs.deliver)
+			}
+		}
+	}
+	return out
+}
+
+// checked reports whether a check of the canary chain waits for the lock in vain while a sync holds it.
+func checked(start, end float64) bool {
+	period := retryPeriod.Seconds()
+	first := math.Ceil(start/period) * period
+	return end-first > lockWait
+}
+
+// sync draws the duration of a sync.
+func (l *loop) sync(start float64, changes int) (took float64, full, failed bool) {
+	full = (l.fullNext || l.hourly && start-l.lastFull >= fullPeriod.Seconds()) && len(l.costs.full) > 0
+	if n := l.costs.failed; n > 0 {
+		failed = l.rng.IntN(n+len(l.costs.partial)) < n
+	}
+	if full {
+		took = l.costs.full[l.rng.IntN(len(l.costs.full))]
+	} else if changes > 0 {
+		took = l.partial(changes)
+	}
+	l.fullNext = failed
+	if full && !failed {
+		l.lastFull = start
+	}
+	return took, full, failed
+}
+
+// alike is how many of the most similar syncs one is drawn from.
+const alike = 5
+
+// partial draws a measured sync of about as many changes. Beyond the largest one, its time grows in proportion.
+func (l *loop) partial(changes int) float64 {
+	pool := l.pools[changes]
+	if pool == nil {
+		pool = l.costs.like(changes)
+		l.pools[changes] = pool
+	}
+	l.beyond = max(l.beyond, float64(changes)/float64(l.costs.mostChanges()))
+	return pool[l.rng.IntN(len(pool))]
+}
+
+func (c *costs) mostChanges() int {
+	return slices.MaxFunc(c.partial, func(a, b oneSync) int { return a.changes - b.changes }).changes
+}
+
+// like returns the times of the syncs with the most similar numbers of changes.
+func (c *costs) like(changes int) (took []float64) {
+	far := func(s oneSync) float64 { return math.Abs(math.Log(float64(s.changes) / float64(changes))) }
+	nearest, most := slices.Clone(c.partial), c.mostChanges()
+	slices.SortStableFunc(nearest, func(a, b oneSync) int { return cmp.Compare(far(a), far(b)) })
+	for _, s := range nearest[:min(alike, len(nearest))] {
+		if far(s) > far(nearest[0])+math.Log(1.5) {
+			break
+		}
+		more := 1.0
+		if changes > most {
+			more = float64(changes) / float64(s.changes)
+		}
+		took = append(took, s.took*more)
+	}
+	return took
+}
+
+// weighted are values that count a number of times each.
+type weighted struct {
+	values []float64
+	weight float64
+}
+
+func quantileOf(q float64, groups ...weighted) float64 {
+	type one struct{ value, weight float64 }
+	var all []one
+	total := 0.0
+	for _, g := range groups {
+		for _, v := range g.values {
+			all = append(all, one{v, g.weight})
+			total += g.weight
+		}
+	}
+	slices.SortFunc(all, func(a, b one) int { return cmp.Compare(a.value, b.value) })
+	passed := 0.0
+	for _, o := range all {
+		if passed += o.weight; passed >= q*total*(1-1e-12) {
+			return o.value
+		}
+	}
+	return 0
+}

@@ -1,0 +1,383 @@
+package plan
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"synclab/bench"
+	"synclab/bench/raw"
+	"synclab/bench/search"
+)
+
+// proxy is a made-up subject: what its cells record is known.
+type proxy struct {
+	name             string
+	start, memory    float64 // at 1,000 Services; both grow in proportion
+	packet           float64
+	full, partial    float64
+	cpu              float64 // s of a change
+	withoutSyncs     bool
+	startsNeverAbove int
+}
+
+// records are those of one repetition.
+func (p proxy) records(size, rep int, setting string, rate float64) []raw.Record {
+	by := float64(size) / 1000
+	params := map[string]string{bench.SizeField: strconv.Itoa(size)}
+	if setting != "" {
+		params["proxy.minSyncPeriod"] = setting
+	}
+	var out []raw.Record
+	put := func(at float64, step string, metric raw.Metric, value float64, more func(*raw.Record)) {
+		r := raw.Record{At: at, Step: step, Scenario: "plan", Subject: p.name, Services: size, Endpoints: 10, Params: params, Rep: rep, Metric: metric, Value: value, Unit: "s"}
+		if more != nil {
+			more(&r)
+		}
+		out = append(out, r)
+	}
+	if p.startsNeverAbove > 0 && size > p.startsNeverAbove {
+		put(60, "2:settle", raw.Exceeded, 60, func(r *raw.Record) { r.Error = "not converged" })
+		return out
+	}
+	start := p.start * by
+	put(start, "2:settle", raw.ColdStart, start, nil)
+	put(start, "2:settle", raw.FullSync, p.full*by, func(r *raw.Record) { r.Sync, r.Kind = 1, "full" })
+	put(start, "2:settle", raw.SubjectCPU, p.full*by, nil)
+	for i := range 100 {
+		position := 1 + i%2*(size-1)
+		put(start+1, "3:probe", raw.FirstPacket, p.packet*by, func(r *raw.Record) { r.Position = &position })
+	}
+	at := start + 2
+	sync := 1
+	partial := func(step string, changes int, metric raw.Metric) {
+		sync++
+		at += p.partial
+		for range changes {
+			put(at, step, metric, p.partial+0.001, nil)
+		}
+		if !p.withoutSyncs {
+			put(at, step, raw.PartialSync, p.partial, func(r *raw.Record) { r.Sync, r.Kind = sync, "partial" })
+			put(at, step, raw.Changes, float64(changes), func(r *raw.Record) { r.Sync, r.Kind = sync, "partial" })
+		}
+		at++
+	}
+	for range 4 {
+		partial("4:react", 1, raw.Reaction)
+	}
+	changes := int(rate * ChurnSeconds)
+	put(at, "5:churn", raw.ChangesApplied, float64(changes), nil)
+	for range ChurnSeconds {
+		partial("5:churn", max(1, int(rate)), raw.NetworkProgrammingLatency)
+	}
+	put(at, "6:settle", raw.SubjectCPU, p.cpu*float64(changes), nil)
+	partial("8:settle", int(10*rate), raw.NetworkProgrammingLatency)
+	put(at, "8:settle", raw.PeakRSS, p.memory*by, nil)
+	return out
+}
+
+func question(subjects ...string) Question {
+	c := Cluster{Services: 10000, Endpoints: 10, Nodes: 1000, Churn: Churn{Endpoints: 10}}
+	return Question{Subjects: subjects, Today: c, Asked: c, Shape: "10 endpoints each", Key: "k", SLOs: DefaultSLOs, MinSyncPeriod: time.Second, SliceBytes: 1000, Seed: 1}
+}
+
+var (
+	legacy   = proxy{name: "kube-proxy/iptables-legacy", start: 1.2, memory: 20 << 20, packet: 3e-6, full: 1, partial: 0.4, cpu: 0.02}
+	nftables = proxy{name: "kube-proxy/nftables", start: 3.7, memory: 10 << 20, packet: 0.5e-6, full: 2.5, partial: 0.2, cpu: 0.01}
+)
+
+// answer measures sizes of subjects, three times each, and answers.
+func answer(t *testing.T, q Question, sizes map[string][]int, subjects ...proxy) *Answer {
+	t.Helper()
+	run := &raw.Run{ID: "plan-1", Command: "synclab plan --services 10000 --churn 10", Started: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Status: raw.StatusComplete,
+		Machine: raw.Machine{CPU: "Test CPU", CPUs: 2}, Versions: raw.Versions{Kernel: "6.12.0"}}
+	var records []raw.Record
+	for _, p := range subjects {
+		run.Subjects = append(run.Subjects, p.name)
+		for _, size := range sizes[p.name] {
+			for rep := range 3 {
+				records = append(records, p.records(size, rep+1, "", q.Asked.At(size).Churn.Endpoints)...)
+			}
+		}
+	}
+	a, err := NewAnswer(q, run, records)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func TestAnswer(t *testing.T) {
+	q := question(legacy.name, nftables.name)
+	a := answer(t, q, map[string][]int{legacy.name: {10000, 20000}, nftables.name: {5000, 7000, 10000}}, legacy, nftables)
+	for i, want := range []struct {
+		met, violated int
+		first, limit  string
+		asked         State
+	}{
+		{20000, 0, "", "at least 20,000 (measured); beyond, unknown", Meets},
+		{7000, 10000, Start, "met at 7,000 (measured), violated at 10,000 (measured): start 37 s", Violates},
+	} {
+		s := &a.Subjects[i]
+		if s.Bracket.Met != want.met || s.Bracket.Violated != want.violated || strings.Join(s.First, ",") != want.first || s.Basis != Measured || a.Asked(s) != want.asked {
+			t.Errorf("%s: %+v, first %v, %s, %v; want %+v", s.Name, s.Bracket, s.First, s.Basis, a.Asked(s), want)
+		}
+		if limit := s.Limit(&q); !strings.HasPrefix(limit, want.limit) {
+			t.Errorf("%s: %q, want %q", s.Name, limit, want.limit)
+		}
+	}
+	dir := t.TempDir()
+	if err := a.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again.Build(dir, false); err != nil {
+		t.Fatal(err)
+	}
+	var text bytes.Buffer
+	if err := again.Document(nil).Text(&text); err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{"✓ Yes: at 10,000 Services, kube-proxy/iptables-legacy meets every SLO", "violated at 10,000 (measured): start 37 s", "1,000 watch events"} {
+		if !strings.Contains(strings.Join(strings.Fields(text.String()), " "), part) {
+			t.Errorf("the answer lacks %q:\n%s", part, text.String())
+		}
+	}
+	page, err := os.ReadFile(filepath.Join(dir, CapacityPage))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{"plan-start", "minSyncPeriod: ", "resources.limits.memory"} {
+		if !strings.Contains(string(page), part) {
+			t.Errorf("the page lacks %q", part)
+		}
+	}
+	if !HasKey(dir, "k") || HasKey(dir, "other") {
+		t.Error("the key of the question is not found")
+	}
+}
+
+// TestStopped: a subject that is stopped violates the SLO by at least that much.
+func TestStopped(t *testing.T) {
+	slow := nftables
+	slow.startsNeverAbove = 8000
+	q := question(slow.name)
+	s := answer(t, q, map[string][]int{slow.name: {7000, 10000}}, slow).Subjects[0]
+	if limit := s.Limit(&q); limit != "met at 7,000 (measured), violated at 10,000 (measured): start more than 60 s" {
+		t.Error(limit)
+	}
+}
+
+func TestNothingMeasured(t *testing.T) {
+	q := question(legacy.name)
+	run := &raw.Run{Subjects: q.Subjects, LeftOut: []string{legacy.name + ": cannot be measured at 10000 Services: no iptables"}}
+	a, err := NewAnswer(q, run, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if limit := a.Subjects[0].Limit(&q); !strings.Contains(limit, "no iptables") {
+		t.Error(limit)
+	}
+	if a.Asked(&a.Subjects[0]) != Unknown {
+		t.Error("a subject that was not measured is judged")
+	}
+}
+
+// TestHour: an hourly full sync of 40 s delays more than one change in a hundred of a steady stream.
+func TestHour(t *testing.T) {
+	c := Cluster{Services: 100, Endpoints: 10, Nodes: 10, Churn: Churn{Endpoints: 5}}
+	measured := costs{full: []float64{60}, partial: []oneSync{{took: 0.1, changes: 1}, {took: 0.1, changes: 5}, {took: 0.1, changes: 300}}}
+	q := question(nftables.name)
+	with, err := play(&q, nftables.name, &c, &measured, setting{period: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if with.P99 < 20 || with.P50 > 2 {
+		t.Errorf("with a full sync of 60 s: p50 %g, p99 %g", with.P50, with.P99)
+	}
+	c.Services = 1000 // a large cluster: the iptables modes leave the hourly full sync out
+	without, err := play(&q, legacy.name, &c, &measured, setting{period: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if without.P99 > 2 {
+		t.Errorf("without a full sync: p99 %g", without.P99)
+	}
+	c.Churn.NodeLosses = 24 * 60
+	c.Nodes = 20 // 500 pods each
+	lost, err := play(&q, legacy.name, &c, &costs{full: []float64{60}, partial: []oneSync{{took: 0.1, changes: 1}, {took: 20, changes: 300}}}, setting{period: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lost.P99 < 10 {
+		t.Errorf("with a node loss a minute, whose syncs take 20 s: p99 %g", lost.P99)
+	}
+}
+
+// TestCanary: a sync that holds the lock for longer than kube-proxy's check waits makes it write everything.
+func TestCanary(t *testing.T) {
+	c := Cluster{Services: 10000, Endpoints: 10, Nodes: 10, Churn: Churn{Endpoints: 1}}
+	q := question(legacy.name)
+	for _, lock := range []struct {
+		partial float64
+		caught  bool
+	}{{1, false}, {12, true}} {
+		measured := costs{full: []float64{40}, fullCPU: 40, partial: []oneSync{{took: lock.partial, changes: 1}, {took: lock.partial, changes: 20}}}
+		played, err := play(&q, legacy.name, &c, &measured, setting{period: time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if caught := played.P99 > 30; caught != lock.caught {
+			t.Errorf("partial syncs of %g s: p99 %g s; written anew: want %v", lock.partial, played.P99, lock.caught)
+		}
+	}
+}
+
+// TestNoChangeIsMissed: each change is written within the period and a sync, whatever its time.
+func TestNoChangeIsMissed(t *testing.T) {
+	c := Cluster{Services: 10000, Endpoints: 10, Nodes: 10, Churn: Churn{Endpoints: 0.4}}
+	for _, name := range []string{"synclab/nftables", legacy.name} {
+		measured := costs{partial: []oneSync{{took: 0.0001, changes: 1}}}
+		l, err := newLoop(name, &c, &measured, setting{period: time.Second}, rand.New(rand.NewPCG(1, 1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		events := c.events(20*hour, rand.New(rand.NewPCG(1, 2)))
+		ran := l.run(events, 0, math.Inf(1))
+		if longest := quantile(ran.latencies, 1); len(ran.latencies) != len(events) || longest > 1.01 {
+			t.Errorf("%s: %d of %d changes, the longest after %g s", name, len(ran.latencies), len(events), longest)
+		}
+	}
+}
+
+// TestPlaysThePolicy: between syncs at least the period passes.
+func TestPlaysThePolicy(t *testing.T) {
+	c := Cluster{Services: 10000, Endpoints: 10, Nodes: 10, Churn: Churn{Endpoints: 20}}
+	measured := costs{partial: []oneSync{{took: 0.01, changes: 1}, {took: 0.01, changes: 300}}, cpuShare: 1}
+	for _, period := range []time.Duration{200 * time.Millisecond, 2 * time.Second, 10 * time.Second} {
+		played, err := playChurn(legacy.name, &c, &measured, setting{period: period}, 600, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p := period.Seconds(); math.Abs(played.P50/(p/2)-1) > 0.2 || math.Abs(played.CPU/(0.01/(p+0.01))-1) > 0.2 {
+			t.Errorf("minSyncPeriod %v: p50 %g, CPU %g", period, played.P50, played.CPU)
+		}
+	}
+}
+
+func TestRecommend(t *testing.T) {
+	one := func(period time.Duration, p99, cpu float64, met bool) Setting {
+		return Setting{MinSyncPeriod: period, Played: Played{P99: p99, CPU: cpu}, Met: met}
+	}
+	for _, c := range []struct {
+		all  []Setting
+		want time.Duration
+	}{
+		{[]Setting{one(1, 1, 0.4, true), one(2, 2, 0.2, true), one(3, 4, 0.19, true), one(4, 9, 0.1, false)}, 2}, // 3 is as cheap, and slower
+		{[]Setting{one(1, 8, 0.4, false), one(2, 7, 0.7, false)}, 2},
+		{[]Setting{one(1, 1, 0.4, true), {MinSyncPeriod: 2, Played: Played{P99: 1, CPU: 0.1, Beyond: 2}, Met: true}}, 1},
+	} {
+		if got := recommend(c.all); got.MinSyncPeriod != c.want {
+			t.Errorf("%+v: %v, want %v", c.all, got.MinSyncPeriod, c.want)
+		}
+	}
+}
+
+// TestConfirms: a plan measures a recommended setting that is not in use, and the answer compares.
+func TestConfirms(t *testing.T) {
+	dear := legacy
+	dear.cpu = 0.06 // 0.6 CPUs at 10 changes a second
+	q := question(dear.name)
+	var cells []bench.PlanCell
+	var records []raw.Record
+	for rep := range 3 {
+		records = append(records, dear.records(5000, rep+1, "", 5)...)
+	}
+	cells = bench.PlanCells(records)
+	confirms := Confirm(&q, map[string]search.Bracket{dear.name: {Met: 5000}}, cells)
+	if len(confirms) != 1 || confirms[0].Size != 5000 || confirms[0].MinSyncPeriod == time.Second {
+		t.Fatalf("confirms %+v", confirms)
+	}
+	records = append(records, dear.records(5000, 1, confirms[0].MinSyncPeriod.String(), 5)...)
+	a, err := NewAnswer(q, &raw.Run{Subjects: q.Subjects, Started: time.Unix(0, 0)}, records)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := a.Subjects[0]
+	if s.Recommended == nil || s.Confirmed == nil || !s.Confirmed.Run || s.Confirmed.MeasuredP99 == 0 {
+		t.Errorf("%+v, confirmed %+v", s.Recommended, s.Confirmed)
+	}
+}
+
+func TestAlike(t *testing.T) {
+	q := question(legacy.name)
+	known := bench.PlanCells(legacy.records(5000, 1, "", 5))
+	slower := legacy
+	slower.start *= 1.3
+	for _, c := range []struct {
+		p    proxy
+		want bool
+	}{{legacy, true}, {slower, false}} {
+		if alike, text := Alike(&q)(known, bench.PlanCells(c.p.records(5000, 2, "", 5))[0]); alike != c.want {
+			t.Errorf("%v: %s", alike, text)
+		}
+	}
+}
+
+func TestExtrapolate(t *testing.T) {
+	q := question(legacy.name)
+	q.Extrapolate = true
+	s := answer(t, q, map[string][]int{legacy.name: {5000, 10000}}, legacy).Subjects[0]
+	if s.Extrapolated != 20000 { // the start grows in proportion, and would reach 25,000
+		t.Errorf("extrapolated %d: want at most twice the largest size", s.Extrapolated)
+	}
+	q.SLOs.Start = 15 * time.Second
+	s = answer(t, q, map[string][]int{legacy.name: {5000, 10000}}, legacy).Subjects[0]
+	if math.Abs(float64(s.Extrapolated)-12500) > 100 {
+		t.Errorf("extrapolated %d: want 12,500", s.Extrapolated)
+	}
+}
+
+func TestGrow(t *testing.T) {
+	c := Cluster{Services: 1000, Endpoints: 10, Nodes: 100, Churn: Churn{Endpoints: 10, NodeLosses: 5, Trace: []float64{0, 1, 4}}}
+	grown := c.Grow(Growth{Services: 2, Nodes: 1.2})
+	if grown.Services != 2000 || grown.Nodes != 120 || grown.Churn.Endpoints != 20 || grown.Churn.NodeLosses != 6 || grown.Churn.Trace[2] != 2 {
+		t.Errorf("%+v", grown)
+	}
+	if at := grown.At(1000); at.Services != 1000 || at.Churn.Endpoints != 10 || at.Nodes != 60 || at.PodsPerNode() != grown.PodsPerNode() {
+		t.Errorf("%+v", at)
+	}
+	if c.Churn.Trace[2] != 4 {
+		t.Error("the trace of today changed")
+	}
+}
+
+func TestEvents(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	for _, churn := range []Churn{{Endpoints: 3}, {Endpoints: 3, Swing: 1}, {Endpoints: 2, Services: 1}, {Trace: []float64{0, 0.2, 0.5, 0.9, 1}}, {Rollouts: 900}} {
+		c := Cluster{Services: 100, Endpoints: 8, Nodes: 1, Churn: churn}
+		events := c.events(hour, rng)
+		rate := 3.0
+		if churn.Trace != nil {
+			rate = 4
+		}
+		if n := float64(len(events)) / hour; math.Abs(n/rate-1) > 0.07 {
+			t.Errorf("%+v: %g changes a second, want %g", churn, n, rate)
+		}
+		for i := 1; i < len(events); i++ {
+			if events[i] < events[i-1] {
+				t.Fatal(fmt.Sprint(churn, ": not sorted"))
+			}
+		}
+	}
+}

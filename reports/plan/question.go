@@ -1,0 +1,170 @@
+package plan
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// Question is what a plan is asked.
+type Question struct {
+	// Subjects to compare, as in records. The first is in use today.
+	Subjects []string `json:"subjects"`
+	// Today is the cluster of today, and Asked that of the growth; equal without growth.
+	Today Cluster `json:"today"`
+	Asked Cluster `json:"asked"`
+	// Shape of the cluster, in words: "10 endpoints each", or the name of a dump.
+	Shape string `json:"shape"`
+	// Key is a digest of the shape, the changes and the settings: cells of plans with the same key are of the same clusters.
+	Key  string `json:"key"`
+	SLOs SLOs   `json:"slos"`
+	// Defaulted: no SLO was given.
+	Defaulted bool `json:"defaulted,omitempty"`
+	// MinSyncPeriod in use today.
+	MinSyncPeriod time.Duration `json:"minSyncPeriod"`
+	// SliceBytes is the size of one encoded EndpointSlice, the mean; 0: unknown.
+	SliceBytes float64 `json:"sliceBytes,omitempty"`
+	// Extrapolate: the answer has sizes beyond the measured ones, marked.
+	Extrapolate bool   `json:"extrapolate,omitempty"`
+	Seed        uint64 `json:"seed"`
+}
+
+// Cluster is the size of a cluster, and its changes.
+type Cluster struct {
+	Services  int     `json:"services"`
+	Endpoints float64 `json:"endpoints"` // of a Service, the mean
+	Nodes     int     `json:"nodes"`
+	Churn     Churn   `json:"churn"`
+}
+
+// Churn is how often objects change.
+type Churn struct {
+	Endpoints  float64 `json:"endpoints"`            // EndpointSlices a second
+	Services   float64 `json:"services,omitempty"`   // Services a second
+	Swing      float64 `json:"swing,omitempty"`      // of Endpoints within a period, as a share of the mean
+	Rollouts   float64 `json:"rollouts,omitempty"`   // an hour, besides
+	NodeLosses float64 `json:"nodeLosses,omitempty"` // a day, besides
+	// Trace, when set, has the times of recorded changes, in seconds, increasing from 0. It replaces the rates, of which
+	// Endpoints and Services then have the means.
+	Trace []float64 `json:"trace,omitempty"`
+}
+
+// Rate is the number of changes a second, without node losses.
+func (c Cluster) Rate() float64 {
+	return c.Churn.Endpoints + c.Churn.Services + c.Churn.Rollouts/3600*float64(c.perRollout())
+}
+
+// A rollout replaces a quarter of the pods in each wave, as a Deployment does by default. New pods become ready, old ones
+// terminate, and are gone: three changes. New pods take some ten seconds to become ready.
+const (
+	surge    = 0.25
+	waveTime = 10.0 // s
+)
+
+func (c Cluster) perRollout() int {
+	pods := max(1, math.Round(c.Endpoints))
+	return 3 * int(math.Ceil(pods/math.Ceil(surge*pods)))
+}
+
+// PodsPerNode is the number of pods behind Services of one node, at least 1.
+func (c Cluster) PodsPerNode() int {
+	return max(1, int(math.Round(float64(c.Services)*c.Endpoints/float64(max(1, c.Nodes)))))
+}
+
+// At returns the cluster with another number of Services: pods per Service and per node, and changes per pod, stay.
+func (c Cluster) At(services int) Cluster {
+	by := float64(services) / float64(max(1, c.Services))
+	c.Services, c.Nodes = services, max(1, int(math.Round(float64(c.Nodes)*by)))
+	c.Churn = c.Churn.times(by)
+	return c
+}
+
+// times multiplies all rates. A trace is replayed faster.
+func (c Churn) times(by float64) Churn {
+	c.Endpoints, c.Services, c.Rollouts, c.NodeLosses = c.Endpoints*by, c.Services*by, c.Rollouts*by, c.NodeLosses*by
+	trace := make([]float64, len(c.Trace))
+	for i, at := range c.Trace {
+		trace[i] = at / by
+	}
+	c.Trace = trace
+	return c
+}
+
+// Growth has factors; 0: 1, except Churn: changes grow with Services × Endpoints.
+type Growth struct {
+	Services, Endpoints, Nodes, Churn float64
+}
+
+// Grow returns the grown cluster.
+func (c Cluster) Grow(g Growth) Cluster {
+	for _, factor := range []*float64{&g.Services, &g.Endpoints, &g.Nodes} {
+		if *factor == 0 {
+			*factor = 1
+		}
+	}
+	losses := c.Churn.NodeLosses * g.Nodes
+	pods := g.Services * g.Endpoints
+	if g.Churn > 0 {
+		pods = g.Churn
+	}
+	c.Churn = c.Churn.times(pods)
+	c.Churn.NodeLosses = losses
+	c.Services, c.Nodes = max(1, int(math.Round(float64(c.Services)*g.Services))), max(1, int(math.Round(float64(c.Nodes)*g.Nodes)))
+	c.Endpoints *= g.Endpoints
+	return c
+}
+
+// Names of the SLOs, in the order in which a cell measures them.
+const (
+	Start       = "start"        // s
+	Memory      = "memory"       // B
+	FirstPacket = "first_packet" // s
+	CPU         = "cpu"          // CPUs
+	Latency     = "latency"      // s
+)
+
+// SLOs has the SLOs of every node. Zero fields are no SLOs.
+type SLOs struct {
+	Latency     time.Duration `json:"latency,omitempty"`     // 99th percentile of network programming latency, over an hour
+	FirstPacket time.Duration `json:"firstPacket,omitempty"` // 99th percentile of the first packet of a flow to the last Service
+	CPU         float64       `json:"cpu,omitempty"`         // mean CPUs of the proxier and its tools
+	Memory      uint64        `json:"memory,omitempty"`      // peak of the proxier and its largest tool together, in bytes
+	Start       time.Duration `json:"start,omitempty"`       // start of the process → every Service visible in the kernel
+}
+
+// DefaultSLOs are used where none is given. Kubernetes leaves the values of its own SLOs for network programming open. These are
+// within the range that its users report as good.
+var DefaultSLOs = SLOs{
+	Latency:     5 * time.Second,        // at 5,000 nodes with partial syncs (KEP-3453); load tests fail at 30 s
+	FirstPacket: 100 * time.Microsecond, // small compared with a round trip within a data centre
+	CPU:         0.5,                    // a small part of every node
+	Memory:      512 << 20,              // with less, restores of large rulesets have been killed
+	Start:       30 * time.Second,       // when a node joins or a proxier restarts; the limit of load tests
+}
+
+// slo is what the outputs say of an SLO.
+type slo struct {
+	name, text, short, unit string
+	bound                   func(SLOs) float64
+}
+
+var slos = []slo{
+	{Start, "start", "start", "s", func(s SLOs) float64 { return s.Start.Seconds() }},
+	{Memory, "peak memory", "memory", "B", func(s SLOs) float64 { return float64(s.Memory) }},
+	{FirstPacket, "first packet p99", "1st packet", "s", func(s SLOs) float64 { return s.FirstPacket.Seconds() }},
+	{CPU, "CPU", "CPU", "CPUs", func(s SLOs) float64 { return s.CPU }},
+	{Latency, "latency p99 of an hour", "latency p99", "s", func(s SLOs) float64 { return s.Latency.Seconds() }},
+}
+
+// Validate checks what no measurement could answer.
+func (q *Question) Validate() error {
+	if q.SLOs == (SLOs{}) {
+		return fmt.Errorf("there is no SLO: any cluster size would meet it")
+	}
+	for i := 1; i < len(q.Asked.Churn.Trace); i++ {
+		if q.Asked.Churn.Trace[i] < q.Asked.Churn.Trace[i-1] {
+			return fmt.Errorf("trace: change %d comes before change %d: want increasing times", i, i-1)
+		}
+	}
+	return nil
+}
