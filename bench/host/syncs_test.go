@@ -146,6 +146,7 @@ func TestTornSyncLog(t *testing.T) {
 		line + endOfWriter + line:            2,
 		line + line[:9]:                      1,
 		line + "nonsense\n" + line:           -1,
+		line + `{"family":"` + strings.Repeat("x", 2<<20) + `"}` + "\n" + line: -1, // longer than a line may be
 	} {
 		n := 0
 		err := readSyncLog(strings.NewReader(log), func(proxier.SyncRecord) { n++ })

@@ -33,7 +33,11 @@ func Metrics(ctx context.Context, url string) (Samples, error) {
 	if resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("metrics: %s: %s", url, resp.Status)
 	}
-	samples, err := ParseMetrics(io.LimitReader(resp.Body, metricsBytes))
+	body := &io.LimitedReader{R: resp.Body, N: metricsBytes + 1}
+	samples, err := ParseMetrics(body)
+	if body.N == 0 {
+		return nil, fmt.Errorf("metrics: %s: more than %d MiB", url, metricsBytes>>20)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("metrics: %s: %w", url, err)
 	}

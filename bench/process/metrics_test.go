@@ -52,6 +52,13 @@ func TestMetricsErrors(t *testing.T) {
 	}{
 		{"status", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }, "503"},
 		{"text", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "<html>") }, "invalid metric name"},
+		{"no end", func(w http.ResponseWriter, r *http.Request) {
+			for i := 0; r.Context().Err() == nil; i++ {
+				if _, err := fmt.Fprintf(w, "m%d_total 1\n", i); err != nil {
+					return
+				}
+			}
+		}, "more than 4 MiB"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			server := httptest.NewServer(c.answer)
