@@ -210,9 +210,10 @@ const (
 	planBurst = 6
 )
 
-// A burst has as many changes as this time brings, so that syncs of long minSyncPeriods are known, within limits.
+// A burst has as many changes as this time brings, so that the syncs of long minSyncPeriods are known, and the one after an
+// hourly full sync, within limits.
 const (
-	burstOf                    = 10 // s
+	burstOf                    = 30 // s
 	fewestOfBurst, mostOfBurst = 10, 1000
 )
 

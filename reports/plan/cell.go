@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -98,14 +99,14 @@ func ReadCell(q *Question, from bench.PlanCell) (Cell, error) {
 			}
 		}
 	}
-	if own > 0 {
-		c.Values[Memory] = Value{V: own + child}
+	cluster := q.Asked.At(from.Size)
+	rate := cluster.Churn.Endpoints + cluster.Churn.Services
+	if own > 0 { // of a repetition that ended early, the peak until then
+		c.Values[Memory] = Value{V: own + child, AtLeast: rate > 0 && len(churn) == 0}
 	}
 	if len(packets) > 0 {
 		c.Values[FirstPacket] = Value{V: quantile(packets, 0.99)}
 	}
-	cluster := q.Asked.At(from.Size)
-	rate := cluster.Churn.Endpoints + cluster.Churn.Services
 	c.costs = costsOf(from)
 	c.FullSync, c.PartialSync, c.Reaction = pointer(c.costs.full), pointer(c.costs.single()), pointer(reactions)
 	if len(reactions) > 0 && c.PartialSync != nil {
@@ -133,7 +134,7 @@ func ReadCell(q *Question, from bench.PlanCell) (Cell, error) {
 		}
 	case stopped != nil && stopped.Unit == "s":
 		c.Values[Latency] = Value{V: stopped.Value, AtLeast: true}
-	case len(c.costs.partial) > 0 && rate > 0:
+	case len(c.costs.partial) > 0 && len(churn) > 0:
 		played, err := play(q, c.Subject, &cluster, &c.costs, q.setting(c.Setting))
 		if err != nil {
 			return c, err
@@ -147,8 +148,12 @@ func ReadCell(q *Question, from bench.PlanCell) (Cell, error) {
 			c.Violated = append(c.Violated, s.name)
 		}
 	}
-	if stopped != nil && len(c.Violated) == 0 {
+	switch {
+	case len(c.Violated) > 0:
+	case stopped != nil:
 		return c, fmt.Errorf("the subject was stopped before it violated an SLO: %s", stopped.Error)
+	case own == 0 || rate > 0 && len(churn) == 0: // memory is read at the end
+		return c, errors.New("the repetition was interrupted before it violated an SLO")
 	}
 	return c, nil
 }

@@ -15,6 +15,7 @@ import (
 	"synclab/bench"
 	"synclab/bench/raw"
 	"synclab/bench/search"
+	"synclab/reports/synthetic"
 )
 
 // proxy is a made-up subject: what its cells record is known.
@@ -175,6 +176,22 @@ func TestStopped(t *testing.T) {
 	s := answer(t, q, map[string][]int{slow.name: {7000, 10000}}, slow).Subjects[0]
 	if limit := s.Limit(&q); limit != "met at 7,000 (measured), violated at 10,000 (measured): start more than 60 s" {
 		t.Error(limit)
+	}
+}
+
+// TestInterrupted: what a repetition had not measured when it was interrupted is not met.
+func TestInterrupted(t *testing.T) {
+	q := question(legacy.name)
+	run := &raw.Run{Subjects: q.Subjects}
+	whole := legacy.records(5000, 1, "", 5)
+	for _, n := range []int{1, 60, 110, len(whole) - 1} {
+		a, err := NewAnswer(q, run, whole[:n])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := a.Subjects[0]; s.Bracket.Met != 0 || len(s.Cells) != 0 {
+			t.Errorf("%d of %d records: %+v", n, len(whole), s.Bracket)
+		}
 	}
 }
 
@@ -380,4 +397,18 @@ func TestEvents(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestAccess(t *testing.T) {
+	q := question(legacy.name, nftables.name)
+	a := answer(t, q, map[string][]int{legacy.name: {10000, 20000}, nftables.name: {5000, 7000, 10000}}, legacy, nftables)
+	dir := t.TempDir()
+	if err := a.Build(dir, false); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(dir, CapacityPage))
+	if err != nil {
+		t.Fatal(err)
+	}
+	synthetic.CheckAccess(t, page)
 }

@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"synclab/bench/raw"
 	"synclab/bench/subject"
@@ -153,8 +152,8 @@ func (q *Question) controlPlane() string {
 		return ""
 	}
 	each := q.SliceBytes * float64(q.Asked.Nodes)
-	return fmt.Sprintf("One change of an EndpointSlice is %s watch events of %s, so %s changes a second are %s a second that the API servers send.",
-		count(q.Asked.Nodes), doc.Format(q.SliceBytes, "B"), doc.Significant(rate), doc.Format(each*rate, "B"))
+	return fmt.Sprintf("One change of an EndpointSlice is %s of %s, so %s changes a second are %s a second that the API servers send.",
+		doc.Plural(q.Asked.Nodes, "watch event"), doc.Format(q.SliceBytes, "B"), doc.Significant(rate), doc.Format(each*rate, "B"))
 }
 
 // The sizes that SIG Scalability tests Kubernetes with. Beyond them, the Service proxy is not the only possible limit.
@@ -175,6 +174,9 @@ func (a *Answer) remarks(run *raw.Run) (out []string) {
 			each = append(each, s.text+" ≤ "+amount(s, s.bound(q.SLOs)))
 		}
 		out = append(out, "No SLOs were given; these defaults apply: "+strings.Join(each, ", ")+".")
+	}
+	for _, text := range run.LeftOut {
+		out = append(out, text+".")
 	}
 	if a.Status == raw.StatusInterrupted {
 		out = append(out, "The plan was interrupted. The same command goes on from its cells.")
@@ -235,7 +237,7 @@ func (a *Answer) next() (out []string) {
 		out = append(out, "The same command again goes on from here, until three repetitions agree; a larger --budget does so at once.")
 	}
 	if use.Recommended != nil && use.Recommended.MinSyncPeriod != a.Question.MinSyncPeriod {
-		out = append(out, fmt.Sprintf("Roll out the settings on one node first, and compare network_programming_duration_seconds there before and after an hour (%v).", time.Hour))
+		out = append(out, "Roll out the settings on one node first, and compare kubeproxy_network_programming_duration_seconds of that node, an hour before and after.")
 	}
 	return out
 }
