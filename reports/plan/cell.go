@@ -107,6 +107,9 @@ func ReadCell(q *Question, from bench.PlanCell) (Cell, error) {
 	if len(packets) > 0 {
 		c.Values[FirstPacket] = Value{V: quantile(packets, 0.99)}
 	}
+	if own == 0 && stopped == nil {
+		churn = nil // interrupted: memory is read at the end
+	}
 	c.costs = costsOf(from)
 	c.FullSync, c.PartialSync, c.Reaction = pointer(c.costs.full), pointer(c.costs.single()), pointer(reactions)
 	if len(reactions) > 0 && c.PartialSync != nil {
@@ -152,7 +155,7 @@ func ReadCell(q *Question, from bench.PlanCell) (Cell, error) {
 	case len(c.Violated) > 0:
 	case stopped != nil:
 		return c, fmt.Errorf("the subject was stopped before it violated an SLO: %s", stopped.Error)
-	case own == 0 || rate > 0 && len(churn) == 0: // memory is read at the end
+	case own == 0 || rate > 0 && len(churn) == 0:
 		return c, errors.New("the repetition was interrupted before it violated an SLO")
 	}
 	return c, nil

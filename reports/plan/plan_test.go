@@ -184,7 +184,7 @@ func TestInterrupted(t *testing.T) {
 	q := question(legacy.name)
 	run := &raw.Run{Subjects: q.Subjects}
 	whole := legacy.records(5000, 1, "", 5)
-	for _, n := range []int{1, 60, 110, len(whole) - 1} {
+	for _, n := range []int{1, 60, 110, 150, len(whole) - 1} {
 		a, err := NewAnswer(q, run, whole[:n])
 		if err != nil {
 			t.Fatal(err)
