@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"synclab/bench/machine"
@@ -40,8 +41,8 @@ type PlanOptions struct {
 	Judge func(cell PlanCell) (search.Outcome, string, error)
 	// Enough ends a repetition early: what is left would not change that an SLO is violated.
 	Enough []pass.Bound
-	// Known are the cells of earlier plans of the same question. A subject's are used if one of them, measured again, is
-	// Alike; else they are left out.
+	// Known are the cells of earlier plans of the same question. A subject's are used if its program is the same, and one of
+	// them, measured again, is Alike; else they are left out.
 	Known []PlanCell
 	Alike func(known []PlanCell, again PlanCell) (alike bool, text string)
 	// Opened is called with the run's folder, before anything is measured.
@@ -57,6 +58,8 @@ type PlanCell struct {
 	Setting string // the minSyncPeriod that it confirms; empty: the settings in use
 	Rep     int
 	Records []raw.Record
+	// Programs are those of its run (raw.Run.Programs).
+	Programs map[string]string
 }
 
 // Took is the time from the beginning of the repetition to its last record.
@@ -108,6 +111,7 @@ type planning struct {
 	*PlanOptions
 	search   *search.Search
 	w        *raw.RunWriter
+	programs map[string]string // of this run
 	deadline time.Time
 	text     map[string]string // the subjects as they were asked for, by their names in records
 	reps     map[string]int    // repetitions of a cell, by its name
@@ -153,7 +157,7 @@ func Plan(ctx context.Context, o PlanOptions) (dir string, err error) {
 	if err := o.Run.prepareTools(ctx, &run); err != nil {
 		return "", err
 	}
-	p.deadline = time.Now().Add(o.Budget)
+	p.deadline, p.programs = time.Now().Add(o.Budget), run.Programs
 	if p.w, err = o.Run.open("plan", run); err != nil {
 		return "", err
 	}
@@ -220,10 +224,18 @@ func (p *planning) longest(name string, size int) (longest time.Duration) {
 // the asked size.
 func (p *planning) reuse(ctx context.Context, name string) error {
 	var known []PlanCell
+	other := false
 	for _, c := range p.Known {
-		if c.Subject == name {
+		switch _, _, err := p.Judge(c); {
+		case c.Subject != name || err != nil: // interrupted
+		case !maps.Equal(programsOf(name, c.Programs), programsOf(name, p.programs)):
+			other = true
+		default:
 			known = append(known, c)
 		}
+	}
+	if other {
+		p.note(name, "cells of earlier plans with another build of it are left out")
 	}
 	if len(known) == 0 {
 		return nil
@@ -263,6 +275,17 @@ func (p *planning) reuse(ctx context.Context, name string) error {
 	return nil
 }
 
+// programsOf returns the programs that a subject's cells depend on: its own, and what its name adds.
+func programsOf(name string, all map[string]string) map[string]string {
+	out := map[string]string{}
+	for of, digest := range all {
+		if of == name || strings.HasPrefix(name, of+"/") || strings.HasPrefix(of, "+") && strings.Contains(name, of) {
+			out[of] = digest
+		}
+	}
+	return out
+}
+
 func cellKey(name string, size int, period time.Duration) string {
 	return fmt.Sprint(name, " ", size, " ", period)
 }
@@ -271,16 +294,22 @@ func (p *planning) note(name, text string) {
 	p.Run.Progress(Progress{Subject: name, Note: name + ": " + text, Left: max(0, time.Until(p.deadline))})
 }
 
-// measure measures one repetition of a cell. It returns nil for a subject that cannot be measured, which leaves the search.
+// failed takes note of a subject that cannot be measured at a size.
+func (p *planning) failed(name string, size int, err error) error {
+	text := fmt.Sprintf("cannot be measured at %d Services: %v", size, err)
+	p.note(name, text)
+	p.search.Fail(name, size)
+	return p.w.Update(func(run *raw.Run) { run.LeftOut = append(run.LeftOut, name+": "+text) })
+}
+
+// measure measures one repetition of a cell. It returns nil for a subject that cannot be measured there.
 func (p *planning) measure(ctx context.Context, name string, size int, period, expected time.Duration) (*PlanCell, error) {
 	s, objects, err := p.Cluster(size)
-	if err != nil {
-		return nil, err
+	if err == nil && objects != nil {
+		_, err = fitSteps(&s, objects, false)
 	}
-	if objects != nil {
-		if _, err := fitSteps(&s, objects, false); err != nil {
-			return nil, err
-		}
+	if err != nil {
+		return nil, p.failed(name, size, err)
 	}
 	params := map[string]string{SizeField: strconv.Itoa(size)}
 	setting := ""
@@ -308,16 +337,13 @@ func (p *planning) measure(ctx context.Context, name string, size int, period, e
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case err != nil:
-		p.search.End(name)
-		text := fmt.Sprintf("cannot be measured at %d Services: %v", size, err)
-		p.note(name, text)
-		return nil, p.w.Update(func(run *raw.Run) { run.LeftOut = append(run.LeftOut, name+": "+text) })
+		return nil, p.failed(name, size, err)
 	}
-	p.cells = append(p.cells, cell)
 	outcome, why, err := p.Judge(cell)
 	if err != nil {
-		return nil, fmt.Errorf("%s at %d Services: %w", name, size, err)
+		return nil, p.failed(name, size, err)
 	}
+	p.cells = append(p.cells, cell)
 	verdict := "meets every SLO"
 	if outcome == search.Violated {
 		verdict = "violates " + why

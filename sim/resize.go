@@ -21,7 +21,7 @@ func Proxied(s *corev1.Service) bool {
 // skewed. Copies have names, addresses and node ports of their own, from outside the cluster's ranges. Nodes stay, and what no
 // proxy handles is left out. without is the number of copied ports that get no node port, since there are only 65,535.
 func Resize(o *Objects, n int) (resized *Objects, without int) {
-	r := &resizing{from: o, out: &Objects{Nodes: o.Nodes}, used: AddressesOf(o), ports: map[int32]bool{}, next: map[source]netip.Addr{}, nodePort: firstNodePort}
+	r := &resizing{from: o, out: &Objects{Nodes: o.Nodes}, used: AddressesOf(o), ports: map[int32]bool{}, next: map[source]netip.Addr{}, names: map[string]bool{}, nodePort: firstNodePort}
 	slicesOf := map[types.NamespacedName][]*discoveryv1.EndpointSlice{}
 	endpoints := map[types.NamespacedName]int{}
 	for _, slice := range o.Slices {
@@ -34,6 +34,7 @@ func Resize(o *Objects, n int) (resized *Objects, without int) {
 	}
 	var proxied []*corev1.Service
 	for _, s := range o.Services {
+		r.names[s.Namespace+"/"+s.Name] = true
 		if Proxied(s) {
 			proxied = append(proxied, s)
 		}
@@ -69,6 +70,7 @@ type resizing struct {
 	used     map[netip.Addr]bool
 	next     map[source]netip.Addr
 	ports    map[int32]bool
+	names    map[string]bool
 	nodePort int32
 	without  int
 }
@@ -99,6 +101,10 @@ func (r *resizing) address(family corev1.IPFamily, pods bool) string {
 
 // port returns a free node port; 0: there is none.
 func (r *resizing) port() int32 {
+	if r.without > 0 {
+		r.without++
+		return 0
+	}
 	for range lastPort - lowestNodePort + 1 {
 		port := r.nodePort
 		if r.nodePort++; r.nodePort > lastPort {
@@ -119,7 +125,7 @@ func (r *resizing) add(s *corev1.Service, of []*discoveryv1.EndpointSlice, copie
 		return
 	}
 	s = s.DeepCopy()
-	s.Name, s.UID = copyName(s.Name, copied), ""
+	s.Name, s.UID = r.copyName(s.Namespace, s.Name, copied), ""
 	for i, ip := range s.Spec.ClusterIPs {
 		s.Spec.ClusterIPs[i] = r.address(FamilyOf(ip), false)
 	}
@@ -145,7 +151,7 @@ func (r *resizing) add(s *corev1.Service, of []*discoveryv1.EndpointSlice, copie
 	r.out.Services = append(r.out.Services, s)
 	for _, slice := range of {
 		slice = slice.DeepCopy()
-		slice.Name, slice.UID = copyName(slice.Name, copied), ""
+		slice.Name, slice.UID = fmt.Sprintf("%.200s-copy-%d-%d", slice.Name, copied, len(r.out.Slices)), ""
 		slice.Labels[discoveryv1.LabelServiceName] = s.Name
 		slice.OwnerReferences = nil
 		for i := range slice.Endpoints {
@@ -160,7 +166,7 @@ func (r *resizing) add(s *corev1.Service, of []*discoveryv1.EndpointSlice, copie
 				e.Addresses[k] = pods[text]
 			}
 			if e.TargetRef != nil {
-				e.TargetRef.Name = copyName(e.TargetRef.Name, copied)
+				e.TargetRef.Name = fmt.Sprintf("%.230s-copy-%d", e.TargetRef.Name, copied)
 			}
 		}
 		r.out.Slices = append(r.out.Slices, slice)
@@ -170,7 +176,14 @@ func (r *resizing) add(s *corev1.Service, of []*discoveryv1.EndpointSlice, copie
 // longestName is the limit of a DNS label.
 const longestName = 63
 
-func copyName(name string, copied int) string {
+func (r *resizing) copyName(namespace, name string, copied int) string {
 	suffix := fmt.Sprintf("-copy-%d", copied)
-	return name[:min(len(name), longestName-len(suffix))] + suffix
+	for {
+		out := name[:min(len(name), longestName-len(suffix))] + suffix
+		if key := namespace + "/" + out; !r.names[key] {
+			r.names[key] = true
+			return out
+		}
+		suffix += fmt.Sprintf("-%d", len(r.out.Services)) // names with the same beginning
+	}
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -74,6 +75,32 @@ func TestResizeKeepsTheInput(t *testing.T) {
 	Resize(o, 100)
 	if after := fmt.Sprintf("%+v", *o.Slices[4]); after != before || o.Services[0].Spec.ClusterIP != "10.0.0.1" {
 		t.Error("Resize changed its input")
+	}
+}
+
+// TestResizeOfLongNames: names that are cut to a label stay different.
+func TestResizeOfLongNames(t *testing.T) {
+	o := skewed()
+	for i, s := range o.Services[:10] {
+		long := fmt.Sprintf("%s%02d", strings.Repeat("x", 61), i)
+		o.Slices[i].Labels[discoveryv1.LabelServiceName], o.Slices[i].Name, s.Name = long, long+"-"+strings.Repeat("y", 20), long
+	}
+	resized, _ := Resize(o, 45)
+	names := map[string]bool{}
+	for _, s := range resized.Services {
+		names[s.Name] = true
+		if len(s.Name) > 63 {
+			t.Errorf("name of %d characters", len(s.Name))
+		}
+	}
+	for _, s := range resized.Slices {
+		names["slice "+s.Name] = true
+		if !names[s.Labels[discoveryv1.LabelServiceName]] {
+			t.Errorf("slice %s of no Service", s.Name)
+		}
+	}
+	if len(names) != 90 {
+		t.Errorf("%d names of 45 Services and 45 slices", len(names))
 	}
 }
 

@@ -42,6 +42,8 @@ type lane struct {
 	cells map[int]*cell
 	spent time.Duration
 	ended bool // it cannot be measured
+	most  int  // largest size that may be possible
+	fails int
 }
 
 // cell is what is known of a subject at one size.
@@ -66,7 +68,7 @@ func New(o Options) *Search { return &Search{Options: o} }
 
 // Subject adds a subject. first is its first size, if not Asked; 0: Asked.
 func (s *Search) Subject(name string, first int) {
-	s.lanes = append(s.lanes, &lane{name: name, first: min(cmp.Or(first, s.Asked), s.Most), cells: map[int]*cell{}})
+	s.lanes = append(s.lanes, &lane{name: name, first: min(cmp.Or(first, s.Asked), s.Most), cells: map[int]*cell{}, most: s.Most})
 }
 
 func (s *Search) lane(name string) *lane {
@@ -89,8 +91,17 @@ func (s *Search) Add(name string, size int, outcome Outcome, took time.Duration)
 	c.took, l.spent = max(c.took, took), l.spent+took
 }
 
-// End takes a subject out of the search: it cannot be measured.
-func (s *Search) End(name string) { s.lane(name).ended = true }
+// mostFails is how often a subject may fail before anything of it was measured: it cannot be.
+const mostFails = 2
+
+// Fail says that a subject could not be measured at a size. Smaller sizes follow. ended reports whether none does.
+func (s *Search) Fail(name string, size int) (ended bool) {
+	l := s.lane(name)
+	l.fails++
+	l.most = min(l.most, size-1)
+	l.ended = l.ended || l.most < s.Least || len(l.cells) == 0 && l.fails >= mostFails
+	return l.ended
+}
 
 // Bracket returns where the limit of a subject is, as far as it is known.
 func (s *Search) Bracket(name string) Bracket { return s.lane(name).bracket() }
@@ -149,28 +160,46 @@ func (s *Search) steps(l *lane) []step {
 		return nil
 	}
 	if len(l.cells) == 0 {
-		return []step{{l.first, gainFirst}}
+		first := l.first
+		if l.fails > 0 {
+			first = max(s.Least, min(l.first, l.most+1)/2)
+		}
+		return []step{{first, gainFirst}}
 	}
 	b := l.bracket()
 	var out []step
 	add := func(size int, gain float64) {
-		if c := l.cells[size]; size > 0 && (c == nil || c.met+c.violated < s.Agreeing) {
+		if c := l.cells[size]; size > 0 && size <= l.most && (c == nil || c.met+c.violated < s.Agreeing) {
 			out = append(out, step{size, gain})
 		}
 	}
-	switch sizes := l.sizes(); {
+	// narrow offers the middle of two sizes that differ by more than the precision.
+	narrow := func(low, high int) {
+		if low > 0 && float64(high) > s.Precision*float64(low) {
+			add(between(low, high), math.Log(float64(high)/float64(low))/2)
+		}
+	}
+	if l.cells[s.Asked] == nil && b.Met < s.Asked && (s.Asked < b.Violated || b.Violated == 0 && s.Asked <= 2*b.Met) { // the question itself
+		add(s.Asked, math.Ln2)
+	}
+	switch {
 	case len(b.Unclear) > 0: // more repetitions may show on which side they are; where they disagree, that is the answer
 		for _, size := range b.Unclear {
 			add(size, math.Ln2)
 		}
-	case b.Violated == 0 && b.Met < s.Most:
-		add(min(2*b.Met, s.Most), math.Ln2)
-	case b.Met == 0 && b.Violated > s.Least:
-		add(max(sizes[0]/2, s.Least), math.Ln2)
-	case b.Met > 0 && b.Violated > 0 && float64(b.Violated) > s.Precision*float64(b.Met):
-		if middle := between(b.Met, b.Violated); middle > 0 {
-			add(middle, math.Log(float64(b.Violated)/float64(b.Met))/2)
+		if len(out) == 0 {
+			narrow(b.Met, b.Unclear[0])
+			narrow(b.Unclear[len(b.Unclear)-1], b.Violated)
 		}
+	case b.Violated == 0 && l.most < s.Most: // a larger one failed
+		narrow(b.Met, l.most+1)
+	case b.Violated == 0 && b.Met == s.Most, b.Met == 0 && b.Violated == s.Least: // the ends of the search
+	case b.Violated == 0:
+		add(min(2*b.Met, s.Most), math.Ln2)
+	case b.Met == 0:
+		add(max(b.Violated/2, s.Least), math.Ln2)
+	default:
+		narrow(b.Met, b.Violated)
 	}
 	if b.MetReps <= b.ViolatedReps || b.Violated == 0 {
 		add(b.Met, gainRepeat)

@@ -116,9 +116,64 @@ func TestBudget(t *testing.T) {
 	if _, size, expected, ok := s.Next(time.Hour); !ok || size != 2000 || expected < time.Minute {
 		t.Errorf("next: %d, %v, %v", size, expected, ok)
 	}
-	s.End("a")
+}
+
+// TestFails: a subject that fails at a size is tried at smaller ones. One that never works leaves the search.
+func TestFails(t *testing.T) {
+	s := New(usual)
+	s.Subject("never", 0)
+	if s.Fail("never", 10000) {
+		t.Error("one failure ends the search")
+	}
+	if _, size, _, ok := s.Next(time.Hour); !ok || size != 5000 {
+		t.Errorf("after a failure at 10,000: %d, %v", size, ok)
+	}
+	if !s.Fail("never", 5000) {
+		t.Error("a subject that never works stays in the search")
+	}
 	if _, size, _, ok := s.Next(time.Hour); ok {
 		t.Errorf("size %d of a subject that cannot be measured", size)
+	}
+	s.Subject("large", 0)
+	s.Add("large", 10000, Met, time.Second)
+	s.Fail("large", 20000)
+	for range 100 {
+		name, size, _, ok := s.Next(time.Hour)
+		if !ok {
+			break
+		}
+		if size >= 20000 {
+			t.Fatalf("%s at %d, where it failed", name, size)
+		}
+		s.Add("large", size, Met, time.Second)
+	}
+	if b := s.Bracket("large"); b.Met < 17000 || b.Violated != 0 || b.MetReps != 3 {
+		t.Errorf("%+v", b)
+	}
+}
+
+// TestAskedSize: the size of the question is measured, though a narrow bracket encloses it.
+func TestAskedSize(t *testing.T) {
+	s := New(Options{Asked: 5000, Least: 10, Most: 20000, Precision: 1.15, Agreeing: 3})
+	s.Subject("a", 1000)
+	s.Add("a", 4800, Met, time.Second)
+	s.Add("a", 5200, Violated, time.Second)
+	if _, size, _, ok := s.Next(time.Hour); !ok || size != 5000 {
+		t.Errorf("next %d, %v", size, ok)
+	}
+}
+
+// TestNarrowsBesideUnclear: sizes whose repetitions disagree do not end the bisection below and above them.
+func TestNarrowsBesideUnclear(t *testing.T) {
+	s := New(usual)
+	s.Subject("a", 0)
+	s.Add("a", 10000, Violated, time.Second)
+	s.Add("a", 5000, Met, time.Second)
+	for _, outcome := range []Outcome{Met, Violated, Met} {
+		s.Add("a", 7100, outcome, time.Second)
+	}
+	if _, size, _, ok := s.Next(time.Hour); !ok || size != 6000 {
+		t.Errorf("next %d, %v: want the middle of 5,000 and 7,100", size, ok)
 	}
 }
 

@@ -257,8 +257,10 @@ func (f *planFlags) read(ctx context.Context, cmd *cobra.Command, s streams) (*p
 		return nil, badUsage(cmd, "--kernel is not for plan: a guest's times would not predict a node's")
 	case f.budget <= 0:
 		return nil, badUsage(cmd, "--budget %v: want more than 0", f.budget)
-	case f.minSyncPeriod < 0:
-		return nil, badUsage(cmd, "--min-sync-period %v: want 0 or more", f.minSyncPeriod)
+	case given("max-time") || given("max-memory") || given("feed"):
+		return nil, badUsage(cmd, "--max-time, --max-memory and --feed are not for plan: its SLOs decide when a subject is stopped, and each is a process")
+	case given("min-sync-period") && f.minSyncPeriod <= 0:
+		return nil, badUsage(cmd, "--min-sync-period %v: want more than 0", f.minSyncPeriod)
 	case f.out == "" && f.force:
 		return nil, badUsage(cmd, "--force replaces the plan in --out, which is not given")
 	case f.out != "" && !f.force && plan.HasAnswer(f.out):
@@ -282,7 +284,8 @@ func (f *planFlags) read(ctx context.Context, cmd *cobra.Command, s streams) (*p
 	if p.config, err = f.proxy.load(ctx, s, 0); err != nil {
 		return nil, err
 	}
-	q.MinSyncPeriod = config.SettingsOf(p.config, p.config.Mode).MinSyncPeriod
+	settings := config.SettingsOf(p.config, p.config.Mode)
+	q.MinSyncPeriod, q.SyncPeriod = settings.MinSyncPeriod, settings.SyncPeriod
 	if f.proxy.path != "" {
 		p.notes = append(p.notes, fmt.Sprintf("from %s: minSyncPeriod %v, of mode %s", f.proxy.path, q.MinSyncPeriod, p.config.Mode))
 	}
@@ -316,13 +319,13 @@ func (f *planFlags) read(ctx context.Context, cmd *cobra.Command, s streams) (*p
 	if err := q.Validate(); err != nil {
 		return nil, badUsage(cmd, "%w", err)
 	}
-	p.input.asked, p.input.slos, p.input.minSyncPeriod, p.input.seed = q.Asked, q.SLOs, q.MinSyncPeriod, f.seed
+	p.input.asked, p.input.timeout, p.input.minSyncPeriod, p.input.seed = q.Asked, q.Timeout(), q.MinSyncPeriod, f.seed
 	base, objects, err := p.input.cell(q.Asked.Services)
 	if err != nil {
 		return nil, err
 	}
 	q.SliceBytes = sliceBytes(base, objects)
-	q.Key, err = p.input.key(ctx, q, p.config, f.subjects.version())
+	q.Key, err = p.input.key(ctx, q, p.config, f.subjects.version(), p.run.execConfig, p.run.execEnv)
 	return p, err
 }
 
@@ -353,6 +356,9 @@ func (f *planFlags) chosen(cmd *cobra.Command, cfg *v1alpha1.KubeProxyConfigurat
 	return append([]string{today}, slices.DeleteFunc(slices.Clone(list), isToday)...), nil
 }
 
+// memoryFactor times the SLO for memory, a subject is stopped, lest it takes that of the machine.
+const memoryFactor = 4
+
 // growLimit is how many times larger than the asked cluster the search goes.
 const growLimit = 4
 
@@ -378,6 +384,7 @@ func (f *planFlags) measure(ctx context.Context, s streams, p *planRun) (string,
 			return plan.Confirm(q, brackets, cells)
 		},
 	}
+	o.Run.MaxMemory = memoryFactor * q.SLOs.Memory
 	if q.SLOs.Start > 0 {
 		o.Enough = append(o.Enough, pass.Bound{Metric: raw.ColdStart, Most: q.SLOs.Start.Seconds()})
 	}
@@ -385,9 +392,9 @@ func (f *planFlags) measure(ctx context.Context, s streams, p *planRun) (string,
 		o.Enough = append(o.Enough, pass.Bound{Metric: raw.FirstPacket, Quantile: 0.99, Most: q.SLOs.FirstPacket.Seconds()})
 	}
 	if !f.fresh && f.subjects.kubeProxy.Path == "" && f.subjects.kubeProxy.Source == "" {
-		var from string
+		var from []string
 		if o.Known, from = knownCells(q.Key); len(o.Known) > 0 {
-			fmt.Fprintf(s.err, "cells of the same question are in %s\n", from)
+			fmt.Fprintf(s.err, "cells of the same question are in %s\n", strings.Join(from, ", "))
 		}
 	}
 	o.Opened = func(dir string) error { return (&plan.Answer{Question: *q}).Write(dir) }
@@ -400,12 +407,20 @@ func (f *planFlags) measure(ctx context.Context, s streams, p *planRun) (string,
 	return dir, err
 }
 
-// knownCells returns the cells of the newest plan with a key, and its folder.
-func knownCells(key string) ([]bench.PlanCell, string) {
+// knownCells returns the cells of all plans with a key, the newest first, and their folders. A plan has those of earlier ones
+// that it used: each counts once.
+func knownCells(key string) (known []bench.PlanCell, from []string) {
 	entries, err := os.ReadDir(raw.RunsFolder)
 	if err != nil {
-		return nil, ""
+		return nil, nil
 	}
+	type id struct {
+		subject string
+		size    int
+		took    time.Duration
+		records int
+	}
+	there := map[id]bool{}
 	for _, entry := range slices.Backward(entries) { // their names end with their times
 		dir := filepath.Join(raw.RunsFolder, entry.Name())
 		if !plan.HasKey(dir, key) {
@@ -414,13 +429,22 @@ func knownCells(key string) ([]bench.PlanCell, string) {
 		if own, err := outfile.Own(dir, filepath.Join(dir, "run.json")); err != nil || !own {
 			continue
 		}
-		if _, list, err := raw.ReadRun(dir); err == nil {
-			if cells := slices.DeleteFunc(bench.PlanCells(list), func(c bench.PlanCell) bool { return c.Setting != "" }); len(cells) > 0 {
-				return cells, dir
+		run, list, err := raw.ReadRun(dir)
+		if err != nil {
+			continue
+		}
+		before := len(known)
+		for _, c := range bench.PlanCells(list) {
+			if key := (id{c.Subject, c.Size, c.Took(), len(c.Records)}); c.Setting == "" && !there[key] {
+				there[key], c.Programs = true, run.Programs
+				known = append(known, c)
 			}
 		}
+		if len(known) > before {
+			from = append(from, dir)
+		}
 	}
-	return nil, ""
+	return known, from
 }
 
 // planReport makes the page of a plan again, from the answer in its folder.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"k8s.io/kube-proxy/config/v1alpha1"
 
 	"synclab/bench/machine"
+	"synclab/bench/upstream"
 	"synclab/cmd/synclab/planning"
 	"synclab/cmd/synclab/terminal"
 	"synclab/reports/doc"
@@ -127,7 +129,7 @@ type planInput struct {
 
 	// Set when the question is known.
 	asked         plan.Cluster
-	slos          plan.SLOs
+	timeout       time.Duration
 	minSyncPeriod time.Duration
 	seed          uint64
 	without       int // node ports that copies lack, at most
@@ -232,27 +234,25 @@ func (in *planInput) cell(size int) (s scenarios.Scenario, objects *sim.Objects,
 		in.without, in.largest = max(in.without, without), max(in.largest, size)
 	}
 	rate := c.Churn.Endpoints + c.Churn.Services
+	settle := s.Steps[planBurst+1]
 	if rate == 0 {
-		for i := planChurn; i < len(s.Steps); i++ {
-			s.Steps[i] = scenarios.Step{}
-		}
+		s.Steps[planChurn], s.Steps[planChurn+1] = scenarios.Step{}, scenarios.Step{}
 	} else {
 		s.Steps[planChurn].Churn.Rate, s.Steps[planChurn].Churn.Events = rate, max(1, int(math.Round(rate*plan.ChurnSeconds)))
-		s.Steps[planBurst].Churn.Events = min(mostOfBurst, max(fewestOfBurst, int(rate*burstOf)), max(1, size))
-		settle := s.Steps[planBurst+1]
-		if c.Churn.Rollouts > 0 {
-			s.Steps = append(s.Steps, scenarios.Step{Rollout: &scenarios.Rollout{Services: 1, Surge: 0.25, Interval: time.Second}}, settle)
-		}
-		if c.Churn.NodeLosses > 0 {
-			s.Steps = append(s.Steps, scenarios.Step{NodeLoss: &scenarios.NodeLoss{Nodes: 1}}, settle)
-		}
+	}
+	s.Steps[planBurst].Churn.Events = min(mostOfBurst, max(fewestOfBurst, int(c.Rate()*burstOf)), max(1, size))
+	if c.Churn.Rollouts > 0 {
+		s.Steps = append(s.Steps, scenarios.Step{Rollout: &scenarios.Rollout{Services: 1, Surge: 0.25, Interval: time.Second}}, settle)
+	}
+	if c.Churn.NodeLosses > 0 {
+		s.Steps = append(s.Steps, scenarios.Step{NodeLoss: &scenarios.NodeLoss{Nodes: 1}}, settle)
 	}
 	for _, step := range s.Steps {
 		if step.Settle != nil {
-			step.Settle.Timeout = in.slos.Timeout()
+			step.Settle.Timeout = in.timeout
 		}
 		if step.React != nil {
-			step.React.Timeout = in.slos.Timeout()
+			step.React.Timeout = in.timeout
 		}
 	}
 	return s, objects, nil
@@ -261,7 +261,7 @@ func (in *planInput) cell(size int) (s scenarios.Scenario, objects *sim.Objects,
 // remarks are caveats about the cells.
 func (in *planInput) remarks() (out []string) {
 	if in.objects != nil && in.largest > planning.CensusOf(in.objects).Services {
-		out = append(out, "Sizes above that of the dump have copies of its Services, with addresses from other ranges and node ports from outside the usual one.")
+		out = append(out, "Sizes above that of the dump have copies of its Services, with addresses from other ranges and further node ports.")
 	}
 	if in.without > 0 {
 		out = append(out, fmt.Sprintf("%s ports of copies have no node port, since a node has only 65,535.", doc.Grouped(int64(in.without))))
@@ -273,16 +273,26 @@ func (in *planInput) remarks() (out []string) {
 }
 
 // key is a digest of what decides what a cell measures, besides its size.
-func (in *planInput) key(ctx context.Context, q *plan.Question, cfg *v1alpha1.KubeProxyConfiguration, kubeProxy string) (string, error) {
+func (in *planInput) key(ctx context.Context, q *plan.Question, cfg *v1alpha1.KubeProxyConfiguration, kubeProxy, execConfig string, execEnv []string) (string, error) {
 	h := sha256.New()
 	base, _, err := in.cell(q.Asked.Services)
 	if err != nil {
 		return "", err
 	}
 	base.Shape.Services = 0
-	of := q.Asked.At(1000)
-	of.Nodes = q.Asked.Nodes
-	if err := json.NewEncoder(h).Encode([]any{base.Shape, base.Proxy, cfg, of.Endpoints, of.Churn, q.SLOs, q.Seed, machine.DetectVersions(ctx), machine.DetectMachine(), kubeProxy}); err != nil {
+	program, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	own, err := upstream.Digest(program)
+	if err != nil {
+		return "", err
+	}
+	// Rates are of each Service, rounded: equal questions about grown clusters have the same.
+	churn := q.Asked.Churn
+	rate := func(v float64) string { return fmt.Sprintf("%.9g", v/float64(q.Asked.Services)) }
+	if err := json.NewEncoder(h).Encode([]any{base.Shape, base.Proxy, cfg, q.Seed, rate(churn.Endpoints + churn.Services), rate(churn.Rollouts), rate(churn.NodeLosses), rate(float64(q.Asked.Nodes)),
+		machine.DetectVersions(ctx), machine.DetectMachine(), own, kubeProxy, execConfig, execEnv}); err != nil {
 		return "", err
 	}
 	if in.objects != nil {

@@ -104,7 +104,7 @@ func subjectAnswer(q *Question, name string, cells []Cell) (SubjectAnswer, error
 	}
 	s.Bracket = found.Bracket(name)
 	s.Basis = Measured
-	if s.Bracket.Met > 0 && s.Bracket.MetReps < agreeing || s.Bracket.Violated > 0 && s.Bracket.ViolatedReps < agreeing {
+	if s.Bracket.Met == 0 && s.Bracket.Violated == 0 || s.Bracket.Met > 0 && s.Bracket.MetReps < agreeing || s.Bracket.Violated > 0 && s.Bracket.ViolatedReps < agreeing {
 		s.Basis = Observed
 	}
 	for _, one := range slos {
@@ -154,28 +154,28 @@ func (s *SubjectAnswer) Sizes() (sizes []int) {
 
 // set finds the settings at the largest size that meets the SLOs, and compares the recommended one with its run.
 func (s *SubjectAnswer) set(q *Question) error {
-	var measured costs
+	var measured []costs
 	for _, c := range s.at(s.Bracket.Met) {
-		measured.join(&c.costs)
+		measured = join(measured, c.costs)
 		if v := c.Values[Memory]; v.V > 0 {
 			s.MemoryLimit = max(s.MemoryLimit, memoryLimit(v.V))
 		}
 	}
-	if s.Bracket.Met == 0 || len(measured.partial) == 0 {
+	cluster := q.Asked.At(max(1, s.Bracket.Met))
+	if s.Bracket.Met == 0 || !cluster.changes() || !slices.ContainsFunc(measured, func(c costs) bool { return len(c.partial) > 0 }) {
 		return nil
 	}
-	cluster := q.Asked.At(s.Bracket.Met)
-	all, err := settings(q, s.Name, &cluster, &measured)
+	all, err := settings(q, s.Name, &cluster, measured)
 	if err != nil || len(all) == 0 {
 		return err
 	}
 	best := recommend(all)
 	s.Settings, s.Recommended = all, &best
-	return s.confirm(q, &cluster, &measured)
+	return s.confirm(q, &cluster, measured)
 }
 
 // confirm compares what the loop makes of the recommended setting with its run.
-func (s *SubjectAnswer) confirm(q *Question, cluster *Cluster, measured *costs) error {
+func (s *SubjectAnswer) confirm(q *Question, cluster *Cluster, measured []costs) error {
 	runs := slices.DeleteFunc(slices.Clone(s.Cells), func(c Cell) bool {
 		return c.Size != s.Bracket.Met || c.Setting != s.Recommended.MinSyncPeriod.String()
 	})
@@ -186,7 +186,7 @@ func (s *SubjectAnswer) confirm(q *Question, cluster *Cluster, measured *costs) 
 		}
 		runs = s.at(s.Bracket.Met)
 	}
-	played, err := playChurn(s.Name, cluster, measured, setting{period: s.Recommended.MinSyncPeriod}, ChurnSeconds, q.Seed)
+	played, err := playChurn(q, s.Name, cluster, measured, q.setting(s.Recommended.MinSyncPeriod.String()))
 	if err != nil {
 		return err
 	}
@@ -303,9 +303,9 @@ func (s *SubjectAnswer) extrapolate(q *Question) int {
 }
 
 // Timeout returns how long a cell may take to converge: twice the SLO for the start, since a longer one violates it anyway.
-func (s SLOs) Timeout() time.Duration {
-	if s.Start == 0 {
+func (q *Question) Timeout() time.Duration {
+	if q.SLOs.Start == 0 {
 		return 10 * time.Minute
 	}
-	return max(2*s.Start, 30*time.Second)
+	return max(2*q.SLOs.Start, 30*time.Second) + 2*q.MinSyncPeriod
 }

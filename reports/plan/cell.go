@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"synclab/bench"
 	"synclab/bench/raw"
@@ -32,16 +31,20 @@ type Cell struct {
 	FullSync    *float64 `json:"fullSync,omitempty"`
 	PartialSync *float64 `json:"partialSync,omitempty"`
 	Reaction    *float64 `json:"reaction,omitempty"`
-	Took        float64  `json:"took"` // s
+	// WithoutSyncs: the subject reports none, so that the latency is that of the measured seconds.
+	WithoutSyncs bool    `json:"withoutSyncs,omitempty"`
+	Took         float64 `json:"took"` // s
 
-	costs costs
+	costs []costs // of each family
 }
 
 // Value is a measured value, or a bound of one.
 type Value struct {
 	V float64 `json:"value"`
-	// AtLeast: the subject was stopped.
+	// AtLeast: the subject was stopped, or the repetition ended early.
 	AtLeast bool `json:"atLeast,omitempty"`
+	// Beyond is that of the simulated hour, of a latency.
+	Beyond float64 `json:"beyond,omitempty"`
 }
 
 // steps of a cell: see scenarios/library/plan.yaml.
@@ -50,115 +53,177 @@ const (
 	churnSettle = "6:settle"
 )
 
-// ReadCell reads and judges one repetition.
-func ReadCell(q *Question, from bench.PlanCell) (Cell, error) {
-	c := Cell{Subject: from.Subject, Size: from.Size, Setting: from.Setting, Rep: from.Rep, Values: map[string]Value{}, Took: from.Took().Seconds()}
-	var stopped *raw.Record
-	packets, last := []float64{}, 0
-	own, child := 0.0, 0.0
-	var churn, reactions []float64
-	churnCPU, coldCPU, changes := 0.0, 0.0, 0.0
-	for i := range from.Records {
-		r := &from.Records[i]
+// ofChanges are the steps in which a subject that is stopped did not keep up with changes at the asked rate.
+var ofChanges = []string{"4:react", churnStep, churnSettle}
+
+// seen are the records of a repetition, sorted out.
+type seen struct {
+	own, child, cold   float64 // B; CPU seconds of the start
+	churnCPU, otherCPU float64 // s
+	packets            []float64
+	churn, reactions   []float64
+	stopped            *raw.Record
+}
+
+func sortOut(c *Cell, records []raw.Record) (s seen) {
+	last := 0
+	for i := range records {
+		r := &records[i]
 		if r.Error != "" && r.Metric != raw.Exceeded {
 			continue
 		}
 		switch r.Metric {
 		case raw.Exceeded:
-			stopped = r
+			s.stopped = r
 		case raw.ColdStart:
 			c.Values[Start] = Value{V: r.Value}
 		case raw.PeakRSS:
-			own = max(own, r.Value)
+			s.own = max(s.own, r.Value)
 		case raw.ChildPeakRSS:
-			child = max(child, r.Value)
+			s.child = max(s.child, r.Value)
 		case raw.FirstPacket:
 			switch {
 			case r.Position == nil || r.Target != "" || *r.Position < max(1, last):
 				continue
 			case *r.Position > last:
-				last, packets = *r.Position, nil
+				last, s.packets = *r.Position, nil
 			}
-			packets = append(packets, r.Value)
+			s.packets = append(s.packets, r.Value)
 		case raw.Reaction:
-			reactions = append(reactions, r.Value)
+			s.reactions = append(s.reactions, r.Value)
 		case raw.NetworkProgrammingLatency:
 			if r.Step == churnStep || r.Step == churnSettle {
-				churn = append(churn, r.Value)
-			}
-		case raw.ChangesApplied:
-			if r.Step == churnStep {
-				changes = r.Value
+				s.churn = append(s.churn, r.Value)
 			}
 		case raw.SubjectCPU:
 			switch r.Step {
 			case churnStep, churnSettle:
-				churnCPU += r.Value
+				s.churnCPU += r.Value
 			case "1:create", "2:settle":
-				coldCPU += r.Value
+				s.cold += r.Value
+			default:
+				s.otherCPU += r.Value
 			}
 		}
 	}
+	return s
+}
+
+// ReadCell reads and judges one repetition. An error says why it tells nothing.
+func ReadCell(q *Question, from bench.PlanCell) (Cell, error) {
+	c := Cell{Subject: from.Subject, Size: from.Size, Setting: from.Setting, Rep: from.Rep, Values: map[string]Value{}, Took: from.Took().Seconds()}
+	s := sortOut(&c, from.Records)
+	if s.stopped != nil && s.stopped.Unit == "count" {
+		return c, errors.New(s.stopped.Error)
+	}
 	cluster := q.Asked.At(from.Size)
 	rate := cluster.Churn.Endpoints + cluster.Churn.Services
-	if own > 0 { // of a repetition that ended early, the peak until then
-		c.Values[Memory] = Value{V: own + child, AtLeast: rate > 0 && len(churn) == 0}
+	if s.own == 0 && s.stopped == nil {
+		s.churn = nil // interrupted: memory is read at the end
 	}
-	if len(packets) > 0 {
-		c.Values[FirstPacket] = Value{V: quantile(packets, 0.99)}
+	if s.own > 0 { // of a repetition that ended early, the peak until then
+		c.Values[Memory] = Value{V: s.own + s.child, AtLeast: rate > 0 && len(s.churn) == 0}
 	}
-	if own == 0 && stopped == nil {
-		churn = nil // interrupted: memory is read at the end
+	if len(s.packets) > 0 {
+		c.Values[FirstPacket] = Value{V: quantile(s.packets, 0.99)}
 	}
-	c.costs = costsOf(from)
-	c.FullSync, c.PartialSync, c.Reaction = pointer(c.costs.full), pointer(c.costs.single()), pointer(reactions)
-	if len(reactions) > 0 && c.PartialSync != nil {
-		c.costs.deliver = max(0, quantile(reactions, 0.5)-*c.PartialSync)
+	c.syncs(&s, from.Records)
+	if err := c.changes(q, &cluster, &s); err != nil {
+		return c, err
 	}
-	if len(churn) > 0 && changes > 0 && rate > 0 {
-		c.Churn = pointer([]float64{quantile(churn, 0.99)})
-		c.ChurnCPU = pointer([]float64{churnCPU / changes * rate})
-		used := *c.ChurnCPU
-		if hourly(&cluster, c.Subject) {
-			used += coldCPU / hour
-		}
-		c.Values[CPU] = Value{V: used}
-		if c.costs.busy > 0 {
-			c.costs.cpuShare = churnCPU / c.costs.busy
-		}
-		c.costs.fullCPU = coldCPU
+	if s.stopped != nil {
+		c.stopped(s.stopped)
 	}
-	switch {
-	case stopped != nil && c.Values[Start] == Value{}:
-		c.Values[Start] = Value{V: stopped.Value, AtLeast: true}
-		if stopped.Unit == "B" {
-			delete(c.Values, Start)
-			c.Values[Memory] = Value{V: stopped.Value, AtLeast: true}
-		}
-	case stopped != nil && stopped.Unit == "s":
-		c.Values[Latency] = Value{V: stopped.Value, AtLeast: true}
-	case len(c.costs.partial) > 0 && len(churn) > 0:
-		played, err := play(q, c.Subject, &cluster, &c.costs, q.setting(c.Setting))
-		if err != nil {
-			return c, err
-		}
-		c.Values[Latency] = Value{V: played.P99}
-	case c.Churn != nil: // the subject reports no syncs: what was seen is all that is known
-		c.Values[Latency] = Value{V: *c.Churn}
-	}
-	for _, s := range slos {
-		if v, ok := c.Values[s.name]; ok && s.bound(q.SLOs) > 0 && v.V > s.bound(q.SLOs) {
-			c.Violated = append(c.Violated, s.name)
+	for _, one := range slos {
+		if v, ok := c.Values[one.name]; ok && one.bound(q.SLOs) > 0 && v.V > one.bound(q.SLOs) {
+			c.Violated = append(c.Violated, one.name)
 		}
 	}
+	// A subject that is stopped at a burst, or at a rare event, kept up with the changes of most of the hour.
+	kept := s.stopped != nil && s.own > 0 && s.stopped.Unit == "s" && !slices.Contains(ofChanges, s.stopped.Step) && s.stopped.Step != "2:settle"
 	switch {
 	case len(c.Violated) > 0:
-	case stopped != nil:
-		return c, fmt.Errorf("the subject was stopped before it violated an SLO: %s", stopped.Error)
-	case own == 0 || rate > 0 && len(churn) == 0:
+	case s.stopped != nil && !kept:
+		return c, fmt.Errorf("the subject was stopped before it violated an SLO: %s", s.stopped.Error)
+	case s.own == 0 || rate > 0 && len(s.churn) == 0:
 		return c, errors.New("the repetition was interrupted before it violated an SLO")
 	}
 	return c, nil
+}
+
+// stopped takes what a subject had used when it was stopped as a bound of what it exceeded.
+func (c *Cell) stopped(r *raw.Record) {
+	_, started := c.Values[Start]
+	switch {
+	case r.Unit == "B":
+		c.Values[Memory] = Value{V: r.Value, AtLeast: true}
+	case !started:
+		c.Values[Start] = Value{V: r.Value, AtLeast: true}
+	case slices.Contains(ofChanges, r.Step):
+		c.Values[Latency] = Value{V: r.Value, AtLeast: true}
+	}
+}
+
+// syncs reads the syncs.
+func (c *Cell) syncs(s *seen, records []raw.Record) {
+	c.costs = costsOf(records)
+	var full, single []float64
+	busy, other := 0.0, 0.0
+	for i := range c.costs {
+		of := &c.costs[i]
+		full, single = append(full, of.full...), append(single, of.single()...)
+		busy, other = busy+of.busy, other+of.otherBusy
+	}
+	c.FullSync, c.PartialSync, c.Reaction = pointer(full), pointer(single), pointer(s.reactions)
+	c.WithoutSyncs = !slices.ContainsFunc(c.costs, func(of costs) bool { return len(of.partial) > 0 })
+	for i := range c.costs {
+		of := &c.costs[i]
+		if start, ok := c.Values[Start]; ok && len(of.full) == 0 && !c.WithoutSyncs {
+			of.full = []float64{start.V} // its time is unknown, and is most of that of the start
+		}
+		switch {
+		case busy > 0 && s.churnCPU > 0:
+			of.cpuShare = s.churnCPU / busy
+		case other > 0:
+			of.cpuShare = s.otherCPU / other
+		}
+		of.fullCPU = s.cold / float64(len(c.costs))
+		if len(s.reactions) > 0 && c.PartialSync != nil {
+			of.deliver = max(0, quantile(s.reactions, 0.5)-*c.PartialSync)
+		}
+	}
+}
+
+// changes sets the values of changes: those of the measured seconds, and those of an hour that is played from their syncs.
+func (c *Cell) changes(q *Question, cluster *Cluster, s *seen) error {
+	rate := cluster.Churn.Endpoints + cluster.Churn.Services
+	if len(s.churn) > 0 && rate > 0 {
+		c.Churn = pointer([]float64{quantile(s.churn, 0.99)})
+		c.ChurnCPU = pointer([]float64{s.churnCPU / (math.Max(1, math.Round(rate*ChurnSeconds)) / rate)})
+	}
+	measured := rate == 0 || c.Churn != nil
+	switch {
+	case !measured || rate == 0 && !cluster.changes():
+		return nil
+	case c.WithoutSyncs && c.Churn != nil: // what was seen is all that is known
+		c.Values[Latency], c.Values[CPU] = Value{V: *c.Churn}, Value{V: *c.ChurnCPU}
+		return nil
+	case c.WithoutSyncs || s.own == 0 && s.stopped == nil:
+		return nil
+	}
+	played, err := play(q, c.Subject, cluster, c.costs, q.setting(c.Setting))
+	if err != nil {
+		return err
+	}
+	used := played.CPU
+	if c.ChurnCPU != nil {
+		used = max(used, *c.ChurnCPU)
+	}
+	c.Values[CPU] = Value{V: used}
+	if played.Changes > 0 {
+		c.Values[Latency] = Value{V: played.P99, Beyond: played.Beyond}
+	}
+	return nil
 }
 
 // Outcome says in a few words which SLOs a cell violates.
@@ -176,10 +241,14 @@ func (c *Cell) Outcome(q *Question) (search.Outcome, string) {
 }
 
 func (v Value) text(s slo) string {
+	text := amount(s, v.V)
 	if v.AtLeast {
-		return "more than " + amount(s, v.V)
+		text = "more than " + text
 	}
-	return amount(s, v.V)
+	if v.Beyond > 1 {
+		text += fmt.Sprintf(" (with syncs of %.1f times the measured changes)", v.Beyond)
+	}
+	return text
 }
 
 func amount(s slo, v float64) string {
@@ -211,15 +280,16 @@ type oneSync struct {
 	step       string
 }
 
-// costs are the syncs of one or several cells of one size.
+// costs are the syncs of one family of one or several cells of one size.
 type costs struct {
-	partial  []oneSync
-	full     []float64 // s, of the start
-	failed   int
-	busy     float64 // s, in partial syncs of the churn step and its settle
-	cpuShare float64 // CPUs while a partial sync runs
-	fullCPU  float64 // s
-	deliver  float64 // s: due → the proxier has the change, and the rules are seen
+	family          string
+	partial         []oneSync
+	full            []float64 // s, of the start
+	failed          int
+	busy, otherBusy float64 // s, in partial syncs of the churn step and its settle; of other steps
+	cpuShare        float64 // CPUs while a partial sync runs
+	fullCPU         float64 // s
+	deliver         float64 // s: due → the proxier has the change, and the rules are seen
 }
 
 // single returns the partial syncs of one change.
@@ -235,62 +305,83 @@ func (c *costs) single() (took []float64) {
 // seenLate is the longest time from a sync's last write until its changes are seen, if the next sync has started by then.
 const seenLate = 0.005 // s
 
-// costsOf reads the syncs of a repetition. The changes of a sync are those that it reports, else those that became visible
-// until its end and after the end of the one before.
-func costsOf(cell bench.PlanCell) (c costs) {
+// costsOf reads the syncs of a repetition, of each family: a proxier of two families has a sync loop for each. The changes of
+// a sync are those that it reports, else those that became visible until its end and after the end of the one before.
+func costsOf(records []raw.Record) (all []costs) {
 	type id struct {
 		step   string
 		sync   int
 		family string
 	}
+	of := func(family string) *costs {
+		i := slices.IndexFunc(all, func(c costs) bool { return c.family == family })
+		if i < 0 {
+			all, i = append(all, costs{family: family}), len(all)
+		}
+		return &all[i]
+	}
 	reported := map[id]int{}
-	reports := false
-	for _, r := range cell.Records {
+	for _, r := range records {
 		if r.Metric == raw.Changes {
-			reported[id{r.Step, r.Sync, r.Family}], reports = int(r.Value), true
+			reported[id{r.Step, r.Sync, r.Family}] = int(r.Value)
 		}
 	}
-	for _, r := range cell.Records {
+	for _, r := range records {
 		switch {
 		case r.Metric == raw.SyncFailed:
-			c.failed++
+			of(r.Family).failed++
 		case r.Error != "":
 		case r.Metric == raw.FullSync:
+			c := of(r.Family)
 			c.full = append(c.full, r.Value)
 		case r.Metric == raw.PartialSync:
+			c := of(r.Family)
 			c.partial = append(c.partial, oneSync{ends: r.At, took: r.Value, step: r.Step, changes: reported[id{r.Step, r.Sync, r.Family}]})
 		}
 	}
-	slices.SortStableFunc(c.partial, func(a, b oneSync) int { return cmp.Compare(a.ends, b.ends) })
-	if !reports && len(c.partial) > 0 {
-		for _, r := range cell.Records {
-			if r.Metric != raw.NetworkProgrammingLatency && r.Metric != raw.Reaction {
-				continue
-			}
-			if i := slices.IndexFunc(c.partial, func(s oneSync) bool { return s.ends+seenLate >= r.At }); i >= 0 {
-				c.partial[i].changes++
+	for i := range all {
+		c := &all[i]
+		slices.SortStableFunc(c.partial, func(a, b oneSync) int { return cmp.Compare(a.ends, b.ends) })
+		if len(reported) == 0 && len(c.partial) > 0 {
+			c.attribute(records)
+		}
+		c.partial = slices.DeleteFunc(c.partial, func(s oneSync) bool { return s.changes == 0 })
+		for _, s := range c.partial {
+			if s.step == churnStep || s.step == churnSettle {
+				c.busy += s.took
 			} else {
-				c.partial[len(c.partial)-1].changes++
+				c.otherBusy += s.took
 			}
 		}
 	}
-	c.partial = slices.DeleteFunc(c.partial, func(s oneSync) bool { return s.changes == 0 })
-	for _, s := range c.partial {
-		if s.step == churnStep || s.step == churnSettle {
-			c.busy += s.took
+	return all
+}
+
+// attribute counts the visible changes of each sync.
+func (c *costs) attribute(records []raw.Record) {
+	for _, r := range records {
+		if r.Metric != raw.NetworkProgrammingLatency && r.Metric != raw.Reaction || r.Family != c.family && r.Family != "" && c.family != "" {
+			continue
+		}
+		if i := slices.IndexFunc(c.partial, func(s oneSync) bool { return s.ends+seenLate >= r.At }); i >= 0 {
+			c.partial[i].changes++
+		} else {
+			c.partial[len(c.partial)-1].changes++
 		}
 	}
-	return c
 }
 
-// join adds the syncs of another repetition at the same size.
-func (c *costs) join(o *costs) {
-	c.partial, c.full, c.failed = append(c.partial, o.partial...), append(c.full, o.full...), c.failed+o.failed
-	c.cpuShare, c.fullCPU, c.deliver = max(c.cpuShare, o.cpuShare), max(c.fullCPU, o.fullCPU), max(c.deliver, o.deliver)
-}
-
-// shortName is a subject's name without the proxier.
-func shortName(subject string) string {
-	_, mode, _ := strings.Cut(subject, "/")
-	return mode
+// join adds the syncs of another repetition at the same size, family by family.
+func join(all, more []costs) []costs {
+	for _, o := range more {
+		i := slices.IndexFunc(all, func(c costs) bool { return c.family == o.family })
+		if i < 0 {
+			all = append(all, costs{family: o.family})
+			i = len(all) - 1
+		}
+		c := &all[i]
+		c.partial, c.full, c.failed = append(c.partial, o.partial...), append(c.full, o.full...), c.failed+o.failed
+		c.cpuShare, c.fullCPU, c.deliver = max(c.cpuShare, o.cpuShare), max(c.fullCPU, o.fullCPU), max(c.deliver, o.deliver)
+	}
+	return all
 }

@@ -24,9 +24,10 @@ const (
 	// fullPeriod: after that time a sync writes everything (pkg/proxy/util, FullSyncPeriod; 1.31 to 1.37). Not in the iptables
 	// modes above backend.LargeCluster endpoints (pkg/proxy/iptables, largeClusterMode).
 	fullPeriod = time.Hour
-	// retryPeriod: a failed sync is repeated after syncPeriod, as a full one (pkg/proxy/iptables and nftables, syncProxyRules).
-	retryPeriod = 30 * time.Second
-	// lockWait is how long the check of the canary chain waits for the xtables lock (-w 5), every retryPeriod. A check that
+	// usualSyncPeriod: a failed sync is repeated after syncPeriod, as a full one (pkg/proxy/iptables and nftables,
+	// syncProxyRules).
+	usualSyncPeriod = 30 * time.Second
+	// lockWait is how long the check of the canary chain waits for the xtables lock (-w 5), every syncPeriod. A check that
 	// fails counts as a flush: everything is written again (pkg/util/iptables, Monitor; 1.29 to 1.37).
 	lockWait = 5.0
 )
@@ -48,25 +49,24 @@ func hasCanary(name string) bool {
 
 // setting is when syncs start.
 type setting struct {
-	period time.Duration
-	policy runner.Policy // empty: the subject's own
+	period, syncPeriod time.Duration
 }
 
 // setting returns that of a cell: the period that it confirms, else the one in use.
 func (q *Question) setting(confirms string) setting {
+	s := setting{q.MinSyncPeriod, cmp.Or(q.SyncPeriod, usualSyncPeriod)}
 	if period, err := time.ParseDuration(confirms); err == nil {
-		return setting{period: period}
+		s.period = period
 	}
-	return setting{period: q.MinSyncPeriod}
+	return s
 }
 
 func (s setting) options(name string) runner.Options {
 	about, err := subject.Parse(name)
-	policy := cmp.Or(s.policy, about.Policy, runner.CompletionToStart)
-	if err != nil {
-		policy = runner.CompletionToStart
+	o := runner.Options{Policy: runner.CompletionToStart, MinInterval: s.period, MaxInterval: max(fullPeriod, s.period), RetryInterval: max(s.syncPeriod, s.period)}
+	if err == nil && about.Policy != "" {
+		o.Policy = about.Policy
 	}
-	o := runner.Options{Policy: policy, MinInterval: s.period, MaxInterval: max(fullPeriod, s.period), RetryInterval: max(retryPeriod, s.period)}
 	if about.Proxier != subject.Synclab {
 		o.FirstRetry = o.RetryInterval
 	}
@@ -75,98 +75,136 @@ func (s setting) options(name string) runner.Options {
 
 // Played is the result of a loop.
 type Played struct {
-	P50 float64 `json:"p50"` // s, of network programming latency
-	P99 float64 `json:"p99"`
-	CPU float64 `json:"cpu"` // CPUs
+	P50     float64 `json:"p50"` // s, of network programming latency
+	P99     float64 `json:"p99"`
+	CPU     float64 `json:"cpu"` // CPUs
+	Changes int     `json:"changes"`
 	// Beyond is how many times the changes of its largest sync exceed those that were measured; 0: they do not.
 	Beyond float64 `json:"beyond,omitempty"`
 }
 
 // play composes an hour from the measured syncs: the changes of the cluster, with one full sync if the subject writes everything
-// each hour. A node loss, which is rarer, is played by itself, and its changes count by their share of the hour.
-func play(q *Question, name string, c *Cluster, measured *costs, s setting) (Played, error) {
-	rng := rand.New(rand.NewPCG(q.Seed, 1))
+// each hour. Each family has a loop. A node loss, which is rarer, is played by itself, and its changes count by their share of
+// the hour.
+func play(q *Question, name string, c *Cluster, families []costs, s setting) (Played, error) {
 	const warm = 300.0 // s; the hour begins in the middle of the time between two full syncs
-	l, err := newLoop(name, c, measured, s, rng)
-	if err != nil {
-		return Played{}, err
-	}
-	l.lastFull = warm + hour/2 - fullPeriod.Seconds()
-	events := c.events(warm+hour, rng)
-	base := l.run(events, warm, warm+hour)
-	all := weighted{values: base.latencies, weight: 1}
-	beyond := l.beyond
-	var lost weighted
-	if c.Churn.NodeLosses > 0 {
-		if l, err = newLoop(name, c, measured, s, rng); err != nil {
-			return Played{}, err
+	var groups []weighted
+	var out Played
+	for i := range families {
+		measured := &families[i]
+		if len(measured.partial) == 0 {
+			continue
 		}
-		// Each pod changes twice: not ready, and removed five minutes later. The controller writes some thousand a second.
-		pods := c.PodsPerNode()
-		var events []float64
-		for i := range pods {
-			events = append(events, warm+float64(i)/1000)
-		}
-		for i := range pods {
-			events = append(events, warm+max(300, float64(pods)/1000)+float64(i)/1000)
-		}
-		lost = weighted{values: l.run(events, 0, math.Inf(1)).latencies, weight: c.Churn.NodeLosses / 24}
-		beyond = max(beyond, l.beyond)
-	}
-	out := Played{P50: quantileOf(0.5, all, lost), P99: quantileOf(0.99, all, lost), CPU: base.busyFull/hour + base.busy*measured.cpuShare/hour}
-	if beyond > 1 {
-		out.Beyond = beyond
-	}
-	return out, nil
-}
-
-// playChurn plays the seconds of evenly spaced changes that a cell measures.
-func playChurn(name string, c *Cluster, measured *costs, s setting, seconds float64, seed uint64) (Played, error) {
-	var latencies []float64
-	busy := 0.0
-	const times = 20
-	for i := range times {
-		rng := rand.New(rand.NewPCG(seed, uint64(i)))
+		rng := rand.New(rand.NewPCG(q.Seed, uint64(i)))
 		l, err := newLoop(name, c, measured, s, rng)
 		if err != nil {
 			return Played{}, err
 		}
-		l.lastFull = 0
-		rate := c.Churn.Endpoints + c.Churn.Services
-		var events []float64
-		for k := range int(math.Round(seconds * rate)) {
-			events = append(events, 10+float64(k)/rate)
+		l.lastFull = warm + hour/2 - fullPeriod.Seconds()
+		events := c.events(warm+hour, rng)
+		l.each = max(1, int(math.Round(c.expected(warm+hour)/float64(max(1, len(events))))))
+		base := l.run(events, warm, warm+hour)
+		groups = append(groups, weighted{values: base.latencies, weight: float64(l.each)})
+		out.CPU += base.busyFull/hour + base.busy*measured.cpuShare/hour
+		out.Changes += len(base.latencies)
+		beyond := l.beyond
+		if c.Churn.NodeLosses > 0 {
+			if l, err = newLoop(name, c, measured, s, rng); err != nil {
+				return Played{}, err
+			}
+			lost := l.run(c.loss(warm), 0, math.Inf(1))
+			groups = append(groups, weighted{values: lost.latencies, weight: c.Churn.NodeLosses / 24})
+			out.CPU += lost.busy * measured.cpuShare / hour * c.Churn.NodeLosses / 24
+			out.Changes += len(lost.latencies)
+			beyond = max(beyond, l.beyond)
 		}
-		one := l.run(events, 0, math.Inf(1))
-		latencies, busy = append(latencies, one.latencies...), busy+one.busy
+		if beyond > 1 {
+			out.Beyond = max(out.Beyond, beyond)
+		}
 	}
-	if len(latencies) == 0 {
-		return Played{}, nil
-	}
-	return Played{P50: quantile(latencies, 0.5), P99: quantile(latencies, 0.99), CPU: busy / times * measured.cpuShare / seconds}, nil
+	out.P50, out.P99 = quantileOf(0.5, groups...), quantileOf(0.99, groups...)
+	return out, nil
 }
 
-// mostEvents bounds the changes of an hour. A higher rate is played for a shorter time.
-const mostEvents = 1 << 20
+// loss returns the changes of one lost node: each pod is not ready, and removed five minutes later. The controller writes some
+// thousand a second.
+func (c *Cluster) loss(at float64) (events []float64) {
+	pods := c.PodsPerNode()
+	for i := range pods {
+		events = append(events, at+float64(i)/1000)
+	}
+	for i := range pods {
+		events = append(events, at+max(300, float64(pods)/1000)+float64(i)/1000)
+	}
+	return events
+}
+
+// playChurn plays the seconds of evenly spaced changes that a cell measures.
+func playChurn(q *Question, name string, c *Cluster, families []costs, s setting) (out Played, err error) {
+	var latencies []float64
+	rate := c.Churn.Endpoints + c.Churn.Services
+	const times = 20
+	for i := range families {
+		busy := 0.0
+		for k := range times {
+			l, err := newLoop(name, c, &families[i], s, rand.New(rand.NewPCG(q.Seed, uint64(k))))
+			if err != nil {
+				return Played{}, err
+			}
+			var events []float64
+			for k := range int(math.Round(ChurnSeconds * rate)) {
+				events = append(events, 10+float64(k)/rate)
+			}
+			one := l.run(events, 0, math.Inf(1))
+			latencies, busy = append(latencies, one.latencies...), busy+one.busy
+		}
+		out.CPU += busy / times * families[i].cpuShare / ChurnSeconds
+	}
+	if out.Changes = len(latencies); out.Changes > 0 {
+		out.P50, out.P99 = quantile(latencies, 0.5), quantile(latencies, 0.99)
+	}
+	return out, nil
+}
+
+// mostEvents bounds the changes that are played. Of more, each stands for several.
+const mostEvents = 1 << 18
+
+// expected is the number of changes until a time, without node losses.
+func (c *Cluster) expected(until float64) float64 {
+	if n := len(c.Churn.Trace); n > 0 {
+		return float64(n) * until / max(1e-9, c.span())
+	}
+	return c.Rate() * until
+}
+
+// span is the time after which a trace repeats: a mean gap after its last change.
+func (c *Cluster) span() float64 {
+	n := len(c.Churn.Trace)
+	return c.Churn.Trace[n-1] * float64(n) / float64(max(1, n-1))
+}
 
 // events returns the times of changes, in seconds, sorted.
 func (c *Cluster) events(until float64, rng *rand.Rand) []float64 {
 	var out []float64
-	if n := len(c.Churn.Trace); n > 0 { // repeated, with a mean gap in between
-		span := c.Churn.Trace[n-1] * float64(n) / float64(max(1, n-1))
-		for turn := 0.0; span > 0 && turn < until && len(out) < mostEvents; turn += span {
+	kept := min(1, mostEvents/max(1, c.expected(until)))
+	add := func(at float64) {
+		if kept == 1 || rng.Float64() < kept {
+			out = append(out, at)
+		}
+	}
+	if len(c.Churn.Trace) > 0 {
+		for turn, span := 0.0, c.span(); span > 0 && turn < until; turn += span {
 			for _, at := range c.Churn.Trace {
 				if turn+at < until {
-					out = append(out, turn+at)
+					add(turn + at)
 				}
 			}
 		}
 		return out
 	}
-	rate := c.Churn.Endpoints + c.Churn.Services
-	highest := rate * (1 + c.Churn.Swing)
+	highest := kept * (c.Churn.Endpoints + c.Churn.Services) * (1 + c.Churn.Swing)
 	for at := 0.0; highest > 0; {
-		if at += rng.ExpFloat64() / highest; at >= until || len(out) >= mostEvents {
+		if at += rng.ExpFloat64() / highest; at >= until {
 			break
 		}
 		// A day's swing is compressed into the hour.
@@ -178,7 +216,7 @@ func (c *Cluster) events(until float64, rng *rand.Rand) []float64 {
 	for i := range rollouts {
 		begins := (float64(i) + rng.Float64()) / float64(rollouts) * until
 		for k := range c.perRollout() {
-			out = append(out, begins+float64(k)*waveTime/3)
+			add(begins + float64(k)*waveTime/3)
 		}
 	}
 	slices.Sort(out)
@@ -194,6 +232,9 @@ type loop struct {
 	canary   bool
 	fullNext bool    // the next sync writes everything
 	lastFull float64 // s
+	each     int     // changes that one event stands for
+	services float64 // of the cluster, if a sync counts changed Services; 0: it counts changes
+	period   float64 // s, between checks of the canary chain
 	beyond   float64
 	pools    map[int][]float64 // times of syncs, by changes
 }
@@ -208,7 +249,11 @@ func newLoop(name string, c *Cluster, measured *costs, s setting, rng *rand.Rand
 	if err != nil {
 		return nil, fmt.Errorf("plan: %s: %w", name, err)
 	}
-	return &loop{schedule: schedule, costs: measured, rng: rng, hourly: hourly(c, name), canary: hasCanary(name), pools: map[int][]float64{}}, nil
+	l := &loop{schedule: schedule, costs: measured, rng: rng, hourly: hourly(c, name), canary: hasCanary(name), each: 1, period: s.syncPeriod.Seconds(), pools: map[int][]float64{}}
+	if about, err := subject.Parse(name); err == nil && about.Proxier == subject.Synclab {
+		l.services = float64(c.Services)
+	}
+	return l, nil
 }
 
 // ran is what a loop did.
@@ -243,7 +288,7 @@ func (l *loop) run(events []float64, counted, end float64) (out ran) {
 			taken++
 		}
 		asked = max(asked, taken)
-		took, full, failed := l.sync(start.Seconds(), taken-installed)
+		took, full, failed := l.sync(start.Seconds(), l.counted(taken-installed))
 		l.schedule.Started(epoch.Add(start))
 		for now = start + nanoseconds(took); asked < len(due) && due[asked] <= now; asked++ {
 			l.schedule.Request(epoch.Add(due[asked]))
@@ -255,7 +300,7 @@ func (l *loop) run(events []float64, counted, end float64) (out ran) {
 				out.busy += took
 			}
 		}
-		if l.canary && checked(start.Seconds(), now.Seconds()) {
+		if l.canary && l.checked(start.Seconds(), now.Seconds()) {
 			l.fullNext = true
 			l.schedule.Request(epoch.Add(now))
 		}
@@ -274,10 +319,21 @@ func (l *loop) run(events []float64, counted, end float64) (out ran) {
 }
 
 // checked reports whether a check of the canary chain waits for the lock in vain while a sync holds it.
-func checked(start, end float64) bool {
-	period := retryPeriod.Seconds()
-	first := math.Ceil(start/period) * period
+func (l *loop) checked(start, end float64) bool {
+	first := math.Ceil(start/l.period) * l.period
 	return end-first > lockWait
+}
+
+// counted returns what a sync of so many events counts: changes, or the different Services that they hit.
+func (l *loop) counted(events int) int {
+	changes := float64(events * l.each)
+	if l.services > 0 {
+		changes = l.services * -math.Expm1(-changes/l.services)
+	}
+	if events == 0 {
+		return 0
+	}
+	return max(1, int(math.Round(changes)))
 }
 
 // sync draws the duration of a sync.

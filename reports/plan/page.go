@@ -138,7 +138,7 @@ func (a *Answer) tiles() []doc.Tile {
 			value.Text = "≥ " + value.Text
 		}
 		if s.Bracket.Met == 0 {
-			value = doc.NoneFor("no measured size meets every SLO")
+			value = doc.NoneFor(s.Limit(&a.Question))
 		}
 		largest.Rows = append(largest.Rows, doc.TileRow{Name: doc.Cell{Text: s.Name, Color: looks[i].Color}, Value: value, Share: float64(s.Bracket.Met) / float64(most)})
 	}

@@ -22,6 +22,8 @@ type Question struct {
 	Defaulted bool `json:"defaulted,omitempty"`
 	// MinSyncPeriod in use today.
 	MinSyncPeriod time.Duration `json:"minSyncPeriod"`
+	// SyncPeriod in use today; 0: kube-proxy's default.
+	SyncPeriod time.Duration `json:"syncPeriod,omitempty"`
 	// SliceBytes is the size of one encoded EndpointSlice, the mean; 0: unknown.
 	SliceBytes float64 `json:"sliceBytes,omitempty"`
 	// Extrapolate: the answer has sizes beyond the measured ones, marked.
@@ -53,6 +55,9 @@ type Churn struct {
 func (c Cluster) Rate() float64 {
 	return c.Churn.Endpoints + c.Churn.Services + c.Churn.Rollouts/3600*float64(c.perRollout())
 }
+
+// changes reports whether anything changes in the cluster.
+func (c Cluster) changes() bool { return c.Rate() > 0 || c.Churn.NodeLosses > 0 }
 
 // A rollout replaces a quarter of the pods in each wave, as a Deployment does by default. New pods become ready, old ones
 // terminate, and are gone: three changes. New pods take some ten seconds to become ready.

@@ -37,15 +37,16 @@ const (
 )
 
 // settings plays all values of minSyncPeriod at a size, shortest first.
-func settings(q *Question, name string, c *Cluster, measured *costs) ([]Setting, error) {
+func settings(q *Question, name string, c *Cluster, measured []costs) ([]Setting, error) {
 	tried := append([]time.Duration{q.MinSyncPeriod}, periods...)
 	slices.Sort(tried)
 	var out []Setting
 	for _, period := range slices.Compact(tried) {
-		if period == 0 {
+		s := q.setting(period.String())
+		if period == 0 || period > s.syncPeriod && period != q.MinSyncPeriod { // kube-proxy refuses more than syncPeriod
 			continue
 		}
-		played, err := play(q, name, c, measured, setting{period: period})
+		played, err := play(q, name, c, measured, s)
 		if err != nil {
 			return nil, err
 		}

@@ -44,7 +44,7 @@ func (s *SubjectAnswer) Limit(q *Question) string {
 		for _, n := range b.Unclear {
 			sizes = append(sizes, count(n))
 		}
-		text += "; repetitions disagree at " + doc.JoinWords(sizes)
+		text += "; repetitions contradict each other at " + doc.JoinWords(sizes)
 	}
 	return text
 }
@@ -101,7 +101,11 @@ func (a *Answer) Verdict() []doc.Line {
 		s := &a.Subjects[i]
 		line := doc.Line{Level: doc.Info, Text: s.Name + ": " + s.Limit(q) + "."}
 		if s.Extrapolated > 0 {
-			line.Text += fmt.Sprintf(" Extrapolated, not measured: %s.", count(s.Extrapolated))
+			bound := ""
+			if s.Extrapolated >= 2*s.Bracket.Met {
+				bound = "at least " // twice the largest size is as far as it goes
+			}
+			line.Text += fmt.Sprintf(" Extrapolated, not measured: %s%s.", bound, count(s.Extrapolated))
 		}
 		out = append(out, line)
 	}
@@ -126,7 +130,7 @@ func (s *SubjectAnswer) confirmedText() string {
 	case c == nil:
 		return fmt.Sprintf("p99 %s and %s in the simulated hour at %s Services; not confirmed by a run", amount(latency, s.Recommended.P99), amount(cpu, s.Recommended.CPU), count(s.Bracket.Met))
 	case !c.Run:
-		return fmt.Sprintf("the run with it at %s Services %s, and no other setting does better in the simulated hour", count(s.Bracket.Met), c.Outcome)
+		return fmt.Sprintf("the run with it at %s Services %s, and of the settings that meet the SLOs none is cheaper in the simulated hour", count(s.Bracket.Met), c.Outcome)
 	}
 	return fmt.Sprintf("a run with it at %s Services %s; latency p99 %s (simulated %s), CPU %s (simulated %s)", count(s.Bracket.Met), c.Outcome,
 		amount(latency, c.MeasuredP99), amount(latency, c.PlayedP99), doc.Significant(c.MeasuredCPU), doc.Significant(c.PlayedCPU))
@@ -185,7 +189,7 @@ func (a *Answer) remarks(run *raw.Run) (out []string) {
 		if s.Recommended != nil && s.Recommended.Beyond > 1 {
 			out = append(out, fmt.Sprintf("%s: the simulated hour has syncs of %.1f times as many changes as were measured; their time was taken to grow in proportion.", s.Name, s.Recommended.Beyond))
 		}
-		if slices.ContainsFunc(s.Cells, func(c Cell) bool { return c.Churn != nil && c.PartialSync == nil }) {
+		if slices.ContainsFunc(s.Cells, func(c Cell) bool { return c.Churn != nil && c.WithoutSyncs }) {
 			out = append(out, fmt.Sprintf("%s reports no syncs: its latency is that of the %d seconds of changes, without an hourly full sync.", s.Name, ChurnSeconds))
 		}
 	}
@@ -208,7 +212,7 @@ func (a *Answer) remarks(run *raw.Run) (out []string) {
 
 // assumptions are what the numbers take for granted.
 var assumptions = []string{
-	fmt.Sprintf("A size meets the SLOs if every repetition there met them: a cold start on empty tables, %d packets to the first and the last Service, isolated changes, %d seconds of changes at the rate of that size, and bursts. A repetition ends at the first violated SLO.", probePackets, ChurnSeconds),
+	fmt.Sprintf("A size meets the SLOs if every repetition there met them: a cold start on empty tables, %d packets to the first and the last Service, isolated changes, %d seconds of changes at the rate of that size, and bursts. A repetition ends after the start or the packets if these violate their SLO.", probePackets, ChurnSeconds),
 	"Changes, rollouts and nodes grow with the number of Services, so that each pod changes as often as before.",
 	"The latency of an hour is played in virtual time by the proxier's own rules of when to sync, with the durations of the syncs that were measured at that size. An hourly full sync is taken to last as long as that of the start.",
 	"“Measured” means that three repetitions agree at both ends of a limit; “observed” that there are fewer. Between the ends, nothing is known.",
@@ -227,7 +231,7 @@ func (a *Answer) next() (out []string) {
 			best = &a.Subjects[i]
 		}
 	}
-	if best != use {
+	if best != use && use.Bracket.Violated > 0 && best.Bracket.Met >= use.Bracket.Violated {
 		out = append(out, fmt.Sprintf("%s goes further: `synclab migrate --from %s --to %s` shows what changing to it costs.", best.Name, use.Name, best.Name))
 	}
 	if slices.Contains(use.First, Start) || slices.Contains(use.First, Latency) {

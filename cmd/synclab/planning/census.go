@@ -164,6 +164,7 @@ func (r *recordedChurn) Rate(n int) float64 { return float64(n) / r.length.Secon
 func (r *recordedChurn) String() string {
 	text := fmt.Sprintf("from %s: %s changes of EndpointSlices and %s of Services in %v: %s a second, replayed in a loop",
 		r.path, doc.Grouped(int64(r.Slices)), doc.Grouped(int64(r.Services)), r.length.Round(time.Millisecond), PlainNumber(r.Rate(len(r.Due))))
+	text += " (what came after its last change is unknown, and not counted)"
 	if r.cut {
 		text += "; its last line is incomplete and ignored"
 	}
@@ -215,10 +216,6 @@ func ReadTrace(ctx context.Context, path string) (*recordedChurn, error) {
 		}
 	}
 	if len(r.Due) > 0 {
-		first := r.Due[0]
-		for i := range r.Due {
-			r.Due[i] -= first
-		}
 		r.length = time.Duration(r.Due[len(r.Due)-1] * float64(time.Second))
 	}
 	if len(r.Due) < 2 || r.length <= 0 {
