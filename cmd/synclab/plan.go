@@ -23,6 +23,7 @@ import (
 	"synclab/bench/raw"
 	"synclab/bench/search"
 	"synclab/bench/subject"
+	"synclab/bench/upstream"
 	"synclab/cmd/synclab/planning"
 	"synclab/cmd/synclab/terminal"
 	"synclab/proxier/config"
@@ -191,6 +192,9 @@ func (f *planFlags) plan(cmd *cobra.Command, s streams) error {
 	if busy := machineLoad(); busy > float64(runtime.NumCPU())/2 {
 		fmt.Fprintf(s.err, "the machine is busy: a load of %.1f on %d CPUs; limits will be lower than on an idle one\n", busy, runtime.NumCPU())
 	}
+	if err := f.buildKubeProxy(ctx, s, p); err != nil {
+		return err
+	}
 	fmt.Fprintf(s.err, "in use today: %s; compared: %s\n", p.q.Subjects[0], strings.Join(p.q.Subjects, ", "))
 	dir, err := f.measure(ctx, s, p)
 	if dir == "" {
@@ -358,6 +362,28 @@ func (f *planFlags) chosen(cmd *cobra.Command, cfg *v1alpha1.KubeProxyConfigurat
 
 // memoryFactor times the SLO for memory, a subject is stopped, lest it takes that of the machine.
 const memoryFactor = 4
+
+// buildKubeProxy builds kube-proxy if a subject needs it. If that fails, as without a network, the default subjects that need it
+// are left out.
+func (f *planFlags) buildKubeProxy(ctx context.Context, s streams, p *planRun) error {
+	needs := func(text string) bool {
+		about, err := subject.Parse(text)
+		return err == nil && about.Program() == subject.KubeProxy
+	}
+	if !slices.ContainsFunc(p.subjects, needs) {
+		return nil
+	}
+	o := f.subjects.kubeProxy
+	o.Progress = func(text string) { fmt.Fprintln(s.err, text) }
+	_, _, err := upstream.KubeProxy(ctx, o)
+	if err == nil || len(f.subjects.names) > 0 || ctx.Err() != nil || f.today != "" && needs(f.today) {
+		return err
+	}
+	p.subjects, p.q.Subjects = slices.DeleteFunc(p.subjects, needs), slices.DeleteFunc(p.q.Subjects, needs)
+	p.notes = append(p.notes, fmt.Sprintf("kube-proxy is left out, since it could not be built: %v", err))
+	fmt.Fprintln(s.err, p.notes[len(p.notes)-1])
+	return nil
+}
 
 // growLimit is how many times larger than the asked cluster the search goes.
 const growLimit = 4

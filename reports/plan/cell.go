@@ -109,7 +109,7 @@ func sortOut(c *Cell, records []raw.Record) (s seen) {
 	return s
 }
 
-// ReadCell reads and judges one repetition. An error says why it tells nothing.
+// ReadCell reads and judges one repetition. An error says why it is not judged.
 func ReadCell(q *Question, from bench.PlanCell) (Cell, error) {
 	c := Cell{Subject: from.Subject, Size: from.Size, Setting: from.Setting, Rep: from.Rep, Values: map[string]Value{}, Took: from.Took().Seconds()}
 	s := sortOut(&c, from.Records)

@@ -197,7 +197,7 @@ func (a *Answer) limitsSection() doc.Section {
 		}
 		first := s.firstText(&a.Question)
 		if s.Error != "" {
-			first = s.Error
+			first = "not measured"
 		}
 		t.Add(doc.Cell{Text: s.Name, Color: a.looks()[i].Color}, met, violated, doc.Text(string(s.Basis)), doc.Text(cmp.Or(first, "none found")), period, memory)
 	}

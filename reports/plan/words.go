@@ -179,8 +179,12 @@ func (a *Answer) remarks(run *raw.Run) (out []string) {
 		}
 		out = append(out, "No SLOs were given; these defaults apply: "+strings.Join(each, ", ")+".")
 	}
-	for _, text := range run.LeftOut {
-		out = append(out, text+".")
+	said := map[string]bool{}
+	for _, text := range run.LeftOut { // of a subject that failed at several sizes, the first
+		if of, _, _ := strings.Cut(text, ": "); !said[of] {
+			said[of] = true
+			out = append(out, text+".")
+		}
 	}
 	if a.Status == raw.StatusInterrupted {
 		out = append(out, "The plan was interrupted. The same command goes on from its cells.")
