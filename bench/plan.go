@@ -208,7 +208,7 @@ func (p *planning) run(ctx context.Context, subjects []string) error {
 
 // reserved is the time that the confirmation of a subject's setting will take.
 func (p *planning) reserved(name string) time.Duration {
-	return p.longest(name, p.search.Bracket(name).Met)
+	return p.longest(name, p.search.Bracket(name).Met) * 3 / 2 // the cell before may take longer than expected, too
 }
 
 func (p *planning) longest(name string, size int) (longest time.Duration) {

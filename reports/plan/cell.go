@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 
 	"synclab/bench"
 	"synclab/bench/raw"
@@ -253,7 +254,7 @@ func (v Value) text(s slo) string {
 
 func amount(s slo, v float64) string {
 	if s.unit == "CPUs" {
-		return doc.Significant(v) + " CPUs"
+		return strconv.FormatFloat(v, 'f', 3, 64) + " CPUs" // an SLO of 0.5 is violated by 0.503
 	}
 	return doc.TrimTick(doc.Format(v, s.unit))
 }

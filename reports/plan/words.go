@@ -128,7 +128,7 @@ func (s *SubjectAnswer) confirmedText() string {
 	latency, cpu := slos[4], slos[3]
 	switch {
 	case c == nil:
-		return fmt.Sprintf("p99 %s and %s in the simulated hour at %s Services; not confirmed by a run", amount(latency, s.Recommended.P99), amount(cpu, s.Recommended.CPU), count(s.Bracket.Met))
+		return fmt.Sprintf("latency p99 %s and %s in the simulated hour at %s Services; not confirmed by a run", amount(latency, s.Recommended.P99), amount(cpu, s.Recommended.CPU), count(s.Bracket.Met))
 	case !c.Run:
 		return fmt.Sprintf("the run with it at %s Services %s, and of the settings that meet the SLOs none is cheaper in the simulated hour", count(s.Bracket.Met), c.Outcome)
 	}
