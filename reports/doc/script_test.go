@@ -37,6 +37,11 @@ filter.value = ""; filter.dispatchEvent(new Event("input"));
 Object.defineProperty(navigator, "clipboard", { value: { writeText: (text) => { out.csv = text; return Promise.resolve(); } } });
 q(".tools button").click();
 q("td").click(); out.tip = tip.textContent;
+// A browser without a window may give the page no focus, and then sends no events of it.
+for (const of of [HTMLElement.prototype, SVGElement.prototype]) {
+  const focus = of.focus;
+  of.focus = function () { focus.call(this); if (!document.hasFocus()) this.dispatchEvent(new FocusEvent("focusin", { bubbles: true })); };
+}
 const hots = document.querySelectorAll(".hot"); hots[0].focus(); out.focus = tip.textContent;
 hots[0].dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight", bubbles: true })); out.next = tip.textContent;
 document.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape" })); out.escaped = String(tip.hidden);
