@@ -181,11 +181,11 @@ func (p *planning) run(ctx context.Context, subjects []string) error {
 		}
 	}
 	for {
-		name, size, expected, ok := p.search.Next(time.Until(p.deadline) - p.reserved(subjects[0]))
+		name, size, _, ok := p.search.Next(time.Until(p.deadline) - p.reserved(subjects[0]))
 		if !ok {
 			break
 		}
-		if _, err := p.measure(ctx, name, size, 0, expected); err != nil {
+		if _, err := p.measure(ctx, name, size, 0); err != nil {
 			return err
 		}
 	}
@@ -199,7 +199,7 @@ func (p *planning) run(ctx context.Context, subjects []string) error {
 			p.note(s.Subject, fmt.Sprintf("minSyncPeriod %v is not confirmed: the budget has no %v left", s.MinSyncPeriod, expected.Round(time.Second)))
 			continue
 		}
-		if _, err := p.measure(ctx, s.Subject, s.Size, s.MinSyncPeriod, expected); err != nil {
+		if _, err := p.measure(ctx, s.Subject, s.Size, s.MinSyncPeriod); err != nil {
 			return err
 		}
 	}
@@ -224,14 +224,18 @@ func (p *planning) longest(name string, size int) (longest time.Duration) {
 // the asked size.
 func (p *planning) reuse(ctx context.Context, name string) error {
 	var known []PlanCell
+	var outcomes []search.Outcome
 	other := false
 	for _, c := range p.Known {
-		switch _, _, err := p.Judge(c); {
-		case c.Subject != name || err != nil: // interrupted
-		case !maps.Equal(programsOf(name, c.Programs), programsOf(name, p.programs)):
+		if c.Subject != name {
+			continue
+		}
+		if !maps.Equal(programsOf(name, c.Programs), programsOf(name, p.programs)) {
 			other = true
-		default:
-			known = append(known, c)
+			continue
+		}
+		if outcome, _, err := p.Judge(c); err == nil { // else it was interrupted
+			known, outcomes = append(known, c), append(outcomes, outcome)
 		}
 	}
 	if other {
@@ -246,7 +250,7 @@ func (p *planning) reuse(ctx context.Context, name string) error {
 		p.note(name, "cells of earlier plans are left out: there is no time to check one of them")
 		return nil
 	}
-	again, err := p.measure(ctx, name, check.Size, 0, check.Took())
+	again, err := p.measure(ctx, name, check.Size, 0)
 	if err != nil || again == nil {
 		return err
 	}
@@ -256,11 +260,7 @@ func (p *planning) reuse(ctx context.Context, name string) error {
 	if !alike {
 		return nil
 	}
-	for _, c := range known {
-		outcome, _, err := p.Judge(c)
-		if err != nil {
-			return err
-		}
+	for k, c := range known {
 		p.reps[cellKey(name, c.Size, 0)]++
 		c.Rep = p.reps[cellKey(name, c.Size, 0)]
 		p.cells = append(p.cells, c)
@@ -270,7 +270,7 @@ func (p *planning) reuse(ctx context.Context, name string) error {
 				return err
 			}
 		}
-		p.search.Add(name, c.Size, outcome, c.Took())
+		p.search.Add(name, c.Size, outcomes[k], c.Took())
 	}
 	return nil
 }
@@ -303,7 +303,7 @@ func (p *planning) failed(name string, size int, err error) error {
 }
 
 // measure measures one repetition of a cell. It returns nil for a subject that cannot be measured there.
-func (p *planning) measure(ctx context.Context, name string, size int, period, expected time.Duration) (*PlanCell, error) {
+func (p *planning) measure(ctx context.Context, name string, size int, period time.Duration) (*PlanCell, error) {
 	s, objects, err := p.Cluster(size)
 	if err == nil && objects != nil {
 		_, err = fitSteps(&s, objects, false)
@@ -329,7 +329,7 @@ func (p *planning) measure(ctx context.Context, name string, size int, period, e
 	o := p.Run
 	o.Objects, o.enough = objects, p.Enough
 	o.noted = func(r *raw.Record) { cell.Records = append(cell.Records, *r) }
-	at := slot{subject: p.text[name], rep: cell.Rep, cell: scenarios.Cell{Scenario: s, Params: maps.Clone(params)}, turn: p.passes}
+	at := slot{subject: p.text[name], rep: cell.Rep, cell: scenarios.Cell{Scenario: s, Params: params}, turn: p.passes}
 	progress := Progress{Subject: name, Cell: o.cellName(scenarios.Cell{Scenario: s}), Rep: cell.Rep, Reps: p.Search.Agreeing, Pass: p.passes, Left: max(0, time.Until(p.deadline))}
 	_, err = o.runSlot(ctx, p.w, at, progress)
 	p.Run.before = o.before

@@ -112,8 +112,8 @@ func newPlan(s streams) *cobra.Command {
 It begins with the cluster that is asked for, then halves or doubles it, up to four
 times, and narrows the limit down, for each subject, until --budget is used. Each size
 is measured: a cold start, memory, first packets, isolated changes, 15 seconds of
-changes at the rate of that size, and a burst. A repetition ends at the first violated
-SLO. The answer says "measured" where three repetitions agree at both ends of the
+changes at the rate of that size, and a burst. A repetition ends after its start or its
+packets if these violate their SLO. The answer says "measured" where three repetitions agree at both ends of the
 limit, else "observed". The latency of an hour, with its hourly full sync, is played in
 virtual time from measured syncs; so are the values of minSyncPeriod, and the
 recommended one is confirmed by a run.
@@ -270,11 +270,7 @@ func (f *planFlags) read(ctx context.Context, cmd *cobra.Command, s streams) (*p
 	case f.out != "" && !f.force && plan.HasAnswer(f.out):
 		return nil, badInput(fmt.Errorf("%s has a plan already; replace it with --force", f.out))
 	}
-	number, percent := strings.CutSuffix(f.precision, "%")
-	share, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-	if percent {
-		share /= 100
-	}
+	share, err := parseShare(f.precision)
 	if err != nil || !(share > 0 && share <= 1) {
 		return nil, badUsage(cmd, "--precision %q: want a share such as 15%% or 0.15", f.precision)
 	}
@@ -329,7 +325,7 @@ func (f *planFlags) read(ctx context.Context, cmd *cobra.Command, s streams) (*p
 		return nil, err
 	}
 	q.SliceBytes = sliceBytes(base, objects)
-	q.Key, err = p.input.key(ctx, q, p.config, f.subjects.version(), p.run.execConfig, p.run.execEnv)
+	q.Key, err = p.input.key(ctx, q, base, p.config, f.subjects.version(), p.run.execConfig, p.run.execEnv)
 	return p, err
 }
 

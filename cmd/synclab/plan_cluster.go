@@ -273,12 +273,8 @@ func (in *planInput) remarks() (out []string) {
 }
 
 // key is a digest of what decides what a cell measures, besides its size.
-func (in *planInput) key(ctx context.Context, q *plan.Question, cfg *v1alpha1.KubeProxyConfiguration, kubeProxy, execConfig string, execEnv []string) (string, error) {
+func (in *planInput) key(ctx context.Context, q *plan.Question, base scenarios.Scenario, cfg *v1alpha1.KubeProxyConfiguration, kubeProxy, execConfig string, execEnv []string) (string, error) {
 	h := sha256.New()
-	base, _, err := in.cell(q.Asked.Services)
-	if err != nil {
-		return "", err
-	}
 	base.Shape.Services = 0
 	program, err := os.Executable()
 	if err != nil {

@@ -192,6 +192,16 @@ func traced(s *scenarios.Scenario) (any bool) {
 	return any
 }
 
+// parseShare reads a share such as 5% or 0.05.
+func parseShare(text string) (float64, error) {
+	number, percent := strings.CutSuffix(text, "%")
+	share, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	if percent {
+		share /= 100
+	}
+	return share, err
+}
+
 // repetitions reads how often cells are repeated: a number of times, or until they are precise.
 func (f *runFlags) repetitions(cmd *cobra.Command) error {
 	given := cmd.Flags().Changed
@@ -206,11 +216,7 @@ func (f *runFlags) repetitions(cmd *cobra.Command) error {
 		}
 		return nil
 	}
-	number, percent := strings.CutSuffix(f.precision, "%")
-	share, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-	if percent {
-		share /= 100
-	}
+	share, err := parseShare(f.precision)
 	if err != nil || !(share > 0 && share < 1) {
 		return badUsage(cmd, "--precision %q: want a share such as 5%% or 0.05", f.precision)
 	}

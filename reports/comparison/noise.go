@@ -30,7 +30,7 @@ func sameRules(a, b Side) bool {
 
 // filePages is how much the peak memory of equal proxiers may differ. A resident set counts the pages of the program's file
 // that are mapped, and their number depends on how the page cache holds the file: two builds of kube-proxy that differ in
-// a comment had 67.8 and 69.9 MiB, in all of twelve repetitions.
+// a comment had 67.8 and 70.0 MiB, in all of twelve repetitions.
 const filePages = 0.05
 
 // findNoise takes the noise of first packets from the sides with the same rules, the largest of all pairs. The noise of memory
