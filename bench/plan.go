@@ -17,12 +17,10 @@ import (
 	"synclab/bench/subject"
 	"synclab/proxier"
 	"synclab/proxier/iptables"
+	"synclab/proxier/runner"
 	"synclab/scenarios"
 	"synclab/sim"
 )
-
-// SizeField is the swept value (Record.Params) that names the size of a plan's cell: its number of Services.
-const SizeField = "plan.size"
 
 // superlinear is the first size of subjects whose full sync grows so fast that the asked size may take all the time:
 // kube-proxy/iptables-nft takes 414 s at 5,000 Services.
@@ -48,14 +46,14 @@ type PlanOptions struct {
 	// Opened is called with the run's folder, before anything is measured.
 	Opened func(dir string) error
 	// Confirm returns, when the search has ended, the settings to measure: the subjects in use first.
-	Confirm func(brackets map[string]search.Bracket, cells []PlanCell) []Setting
+	Confirm func(brackets map[string]search.Bracket, cells []PlanCell) []Trial
 }
 
 // PlanCell is one repetition of one cell.
 type PlanCell struct {
 	Subject string // as in records
 	Size    int    // Services
-	Setting string // the minSyncPeriod that it confirms; empty: the settings in use
+	Setting string // the Setting that it confirms; empty: the settings in use
 	Rep     int
 	Records []raw.Record
 	// Programs are those of its run (raw.Run.Programs).
@@ -71,15 +69,32 @@ func (c PlanCell) Took() time.Duration {
 	return time.Duration(last * float64(time.Second))
 }
 
-// Setting is a minSyncPeriod to measure.
+// Setting decides when a proxier syncs. The zero value has the settings in use.
 type Setting struct {
-	Subject       string
-	Size          int
-	MinSyncPeriod time.Duration
+	MinSyncPeriod time.Duration `json:"minSyncPeriod"`
+	Policy        runner.Policy `json:"policy,omitempty"` // empty: that of the subject's name
 }
 
-// periodField names the swept value of a Setting.
-const periodField = "proxy.minSyncPeriod"
+// String returns the setting as a PlanCell has it: "500ms", "1s token-bucket".
+func (s Setting) String() string {
+	if s == (Setting{}) {
+		return ""
+	}
+	return strings.TrimSpace(fmt.Sprint(s.MinSyncPeriod, " ", s.Policy))
+}
+
+// Trial is a Setting to measure.
+type Trial struct {
+	Subject string
+	Size    int
+	Setting Setting
+}
+
+// Names of the swept values of a Setting.
+const (
+	periodField = "proxy.minSyncPeriod"
+	policyField = "proxy.policy"
+)
 
 // PlanCells returns the cells of a plan's records, in the order of their first records. Records without a size are left out.
 func PlanCells(records []raw.Record) []PlanCell {
@@ -90,11 +105,11 @@ func PlanCells(records []raw.Record) []PlanCell {
 	index := map[id]int{}
 	var out []PlanCell
 	for _, r := range records {
-		size, err := strconv.Atoi(r.Params[SizeField])
+		size, err := strconv.Atoi(r.Params[raw.PlanSizeField])
 		if err != nil {
 			continue
 		}
-		key := id{r.Subject, r.Params[periodField], size, r.Rep}
+		key := id{r.Subject, strings.TrimSpace(r.Params[periodField] + " " + r.Params[policyField]), size, r.Rep}
 		i, known := index[key]
 		if !known {
 			i = len(out)
@@ -185,7 +200,7 @@ func (p *planning) run(ctx context.Context, subjects []string) error {
 		if !ok {
 			break
 		}
-		if _, err := p.measure(ctx, name, size, 0); err != nil {
+		if _, err := p.measure(ctx, name, size, Setting{}); err != nil {
 			return err
 		}
 	}
@@ -196,10 +211,10 @@ func (p *planning) run(ctx context.Context, subjects []string) error {
 	for _, s := range p.Confirm(brackets, slices.Clone(p.cells)) {
 		expected := p.longest(s.Subject, s.Size)
 		if expected > time.Until(p.deadline) {
-			p.note(s.Subject, fmt.Sprintf("minSyncPeriod %v is not confirmed: the budget has no %v left", s.MinSyncPeriod, expected.Round(time.Second)))
+			p.note(s.Subject, fmt.Sprintf("minSyncPeriod %v is not confirmed: the budget has no %v left", s.Setting, expected.Round(time.Second)))
 			continue
 		}
-		if _, err := p.measure(ctx, s.Subject, s.Size, s.MinSyncPeriod); err != nil {
+		if _, err := p.measure(ctx, s.Subject, s.Size, s.Setting); err != nil {
 			return err
 		}
 	}
@@ -250,7 +265,7 @@ func (p *planning) reuse(ctx context.Context, name string) error {
 		p.note(name, "cells of earlier plans are left out: there is no time to check one of them")
 		return nil
 	}
-	again, err := p.measure(ctx, name, check.Size, 0)
+	again, err := p.measure(ctx, name, check.Size, Setting{})
 	if err != nil || again == nil {
 		return err
 	}
@@ -261,8 +276,8 @@ func (p *planning) reuse(ctx context.Context, name string) error {
 		return nil
 	}
 	for k, c := range known {
-		p.reps[cellKey(name, c.Size, 0)]++
-		c.Rep = p.reps[cellKey(name, c.Size, 0)]
+		p.reps[cellKey(name, c.Size, Setting{})]++
+		c.Rep = p.reps[cellKey(name, c.Size, Setting{})]
 		p.cells = append(p.cells, c)
 		for i := range c.Records {
 			c.Records[i].Rep = c.Rep
@@ -286,8 +301,8 @@ func programsOf(name string, all map[string]string) map[string]string {
 	return out
 }
 
-func cellKey(name string, size int, period time.Duration) string {
-	return fmt.Sprint(name, " ", size, " ", period)
+func cellKey(name string, size int, setting Setting) string {
+	return fmt.Sprint(name, " ", size, " ", setting)
 }
 
 func (p *planning) note(name, text string) {
@@ -303,7 +318,7 @@ func (p *planning) failed(name string, size int, err error) error {
 }
 
 // measure measures one repetition of a cell. It returns nil for a subject that cannot be measured there.
-func (p *planning) measure(ctx context.Context, name string, size int, period time.Duration) (*PlanCell, error) {
+func (p *planning) measure(ctx context.Context, name string, size int, setting Setting) (*PlanCell, error) {
 	s, objects, err := p.Cluster(size)
 	if err == nil && objects != nil {
 		_, err = fitSteps(&s, objects, false)
@@ -311,21 +326,27 @@ func (p *planning) measure(ctx context.Context, name string, size int, period ti
 	if err != nil {
 		return nil, p.failed(name, size, err)
 	}
-	params := map[string]string{SizeField: strconv.Itoa(size)}
-	setting := ""
-	if period > 0 {
-		setting, s.Proxy.MinSyncPeriod = period.String(), period
-		params[periodField] = setting
+	params := map[string]string{raw.PlanSizeField: strconv.Itoa(size)}
+	if p.Run.Profile {
+		params[raw.ProfileField] = raw.ProfileOn
+	}
+	if setting.MinSyncPeriod > 0 {
+		s.Proxy.MinSyncPeriod = setting.MinSyncPeriod
+		params[periodField] = setting.MinSyncPeriod.String()
+	}
+	if setting.Policy != "" {
+		s.Proxy.Policy = string(setting.Policy)
+		params[policyField] = string(setting.Policy)
 	}
 	p.passes++
-	key := cellKey(name, size, period)
+	key := cellKey(name, size, setting)
 	p.reps[key]++
 	if p.reps[key] > p.Run.Reps { // those of earlier plans count, too
 		if err := p.w.Update(func(run *raw.Run) { run.Reps = max(run.Reps, p.reps[key]) }); err != nil {
 			return nil, err
 		}
 	}
-	cell := PlanCell{Subject: name, Size: size, Setting: setting, Rep: p.reps[key]}
+	cell := PlanCell{Subject: name, Size: size, Setting: setting.String(), Rep: p.reps[key]}
 	o := p.Run
 	o.Objects, o.enough = objects, p.Enough
 	o.noted = func(r *raw.Record) { cell.Records = append(cell.Records, *r) }
@@ -349,7 +370,7 @@ func (p *planning) measure(ctx context.Context, name string, size int, period ti
 		verdict = "violates " + why
 	}
 	p.note(name, fmt.Sprintf("%d Services, repetition %d: %s", size, cell.Rep, verdict))
-	if period == 0 {
+	if setting == (Setting{}) {
 		p.search.Add(name, size, outcome, cell.Took())
 	}
 	return &cell, nil

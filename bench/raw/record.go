@@ -317,6 +317,9 @@ const (
 	ProfileOff   = "off"
 )
 
+// PlanSizeField is the swept value that names the size of a plan's cell: its number of Services.
+const PlanSizeField = "plan.size"
+
 // ProfilesFolder is the folder of a run's profiles, in the format of pprof.
 const ProfilesFolder = "profiles"
 

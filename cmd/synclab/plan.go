@@ -54,6 +54,7 @@ type planFlags struct {
 	dryRun        bool
 	check         bool
 	extrapolate   bool
+	profile       bool
 	format        terminal.Format
 }
 
@@ -75,6 +76,7 @@ func (f *planFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.precision, "precision", "15%", "`share` by which the sizes may differ that meet the SLOs and that violate one")
 	flags.BoolVar(&f.extrapolate, "extrapolate", false, "also say what lies beyond the largest measured size, up to twice; marked")
 	flags.BoolVar(&f.fresh, "fresh", false, "measure everything again, without the cells of earlier plans of the same question")
+	flags.BoolVar(&f.profile, "profile", false, "sample all measurements with perf, to say which functions make a subject's time grow; samples cost a few percent of the time")
 	flags.Uint64Var(&f.seed, "seed", 1, "`seed` of the clusters and their changes")
 	flags.StringVar(&f.out, "out", "", "`folder` of the plan and its page (default: a new one in runs/)")
 	flags.BoolVar(&f.force, "force", false, "replace the plan that is in the folder --out")
@@ -88,7 +90,7 @@ func (f *planFlags) register(cmd *cobra.Command) {
 	for _, flag := range []string{"min-sync-period", "budget", "precision", "seed"} {
 		terminal.Complete(cmd, flag)
 	}
-	moreFlags(cmd, "proxy-config", "cpu", "memory", "first-sync", "min-sync-period", "precision", "seed", "force", "fresh", "dry-run", "no-png", "extrapolate", "set", "today")
+	moreFlags(cmd, "proxy-config", "cpu", "memory", "first-sync", "min-sync-period", "precision", "seed", "force", "fresh", "dry-run", "no-png", "profile", "extrapolate", "set", "today")
 }
 
 // completeGrowth completes the last part of a list with the quantities that the list lacks.
@@ -115,8 +117,8 @@ is measured: a cold start, memory, first packets, isolated changes, 15 seconds o
 changes at the rate of that size, and a burst. A repetition ends after its start or its
 packets if these violate their SLO. The answer says "measured" where three repetitions agree at both ends of the
 limit, else "observed". The latency of an hour, with its hourly full sync, is played in
-virtual time from measured syncs; so are the values of minSyncPeriod, and the
-recommended one is confirmed by a run.
+virtual time from measured syncs; so are the values of minSyncPeriod (for synclab's
+proxier also with a token bucket), and the recommended one is confirmed by a run.
 
 The cluster is given in numbers (more with --set), or is yours: a dump (-f), a live
 cluster (--kubeconfig, listed once), or the snapshot of a recorded trace. Its mix of
@@ -204,6 +206,9 @@ func (f *planFlags) plan(cmd *cobra.Command, s streams) error {
 	answer, err := answerOf(dir, p)
 	if err != nil {
 		return errors.Join(interrupted, err)
+	}
+	if err := answer.Explain(dir); err != nil {
+		fmt.Fprintln(s.err, err)
 	}
 	out := f.out
 	if out == "" {
@@ -325,7 +330,7 @@ func (f *planFlags) read(ctx context.Context, cmd *cobra.Command, s streams) (*p
 		return nil, err
 	}
 	q.SliceBytes = sliceBytes(base, objects)
-	q.Key, err = p.input.key(ctx, q, base, p.config, f.subjects.version(), p.run.execConfig, p.run.execEnv)
+	q.Key, err = p.input.key(ctx, q, base, p.config, f.subjects.version(), p.run.execConfig, p.run.execEnv, f.profile)
 	return p, err
 }
 
@@ -398,11 +403,11 @@ func (f *planFlags) measure(ctx context.Context, s streams, p *planRun) (string,
 	o := bench.PlanOptions{
 		Run: bench.ExecuteOptions{
 			Subjects: p.subjects, KubeProxy: f.subjects.kubeProxy, ExecConfig: p.run.execConfig, ExecEnv: p.run.execEnv, ProxyConfig: p.config, Out: f.out, Force: f.force,
-			Command: commandLine(os.Args), WorkerArgs: []string{"worker"}, ProxyArgs: []string{"proxy"}, Progress: shown.Show, Stderr: s.err,
+			Command: commandLine(os.Args), WorkerArgs: []string{"worker"}, ProxyArgs: []string{"proxy"}, Progress: shown.Show, Stderr: s.err, Profile: f.profile,
 		},
 		Search: search.Options{Asked: asked, Least: min(smallestPlanned, asked), Most: mostAsked(q), Precision: p.precision, Agreeing: 3},
 		Budget: f.budget, Cluster: p.input.cell, Judge: plan.Judge(q), Alike: plan.Alike(q),
-		Confirm: func(brackets map[string]search.Bracket, cells []bench.PlanCell) []bench.Setting {
+		Confirm: func(brackets map[string]search.Bracket, cells []bench.PlanCell) []bench.Trial {
 			return plan.Confirm(q, brackets, cells)
 		},
 	}
@@ -474,6 +479,9 @@ func planReport(s streams, dir, out string, format terminal.Format, options repo
 	a, err := plan.Load(dir)
 	if err != nil {
 		return badInput(err)
+	}
+	if err := a.Explain(dir); err != nil {
+		fmt.Fprintln(s.err, err)
 	}
 	if out == "" {
 		if out, err = records.OutFolder([]string{dir}); err != nil {

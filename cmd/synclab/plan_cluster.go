@@ -273,7 +273,7 @@ func (in *planInput) remarks() (out []string) {
 }
 
 // key is a digest of what decides what a cell measures, besides its size.
-func (in *planInput) key(ctx context.Context, q *plan.Question, base scenarios.Scenario, cfg *v1alpha1.KubeProxyConfiguration, kubeProxy, execConfig string, execEnv []string) (string, error) {
+func (in *planInput) key(ctx context.Context, q *plan.Question, base scenarios.Scenario, cfg *v1alpha1.KubeProxyConfiguration, kubeProxy, execConfig string, execEnv []string, profile bool) (string, error) {
 	h := sha256.New()
 	base.Shape.Services = 0
 	program, err := os.Executable()
@@ -288,7 +288,7 @@ func (in *planInput) key(ctx context.Context, q *plan.Question, base scenarios.S
 	churn := q.Asked.Churn
 	rate := func(v float64) string { return fmt.Sprintf("%.9g", v/float64(q.Asked.Services)) }
 	if err := json.NewEncoder(h).Encode([]any{base.Shape, base.Proxy, cfg, q.Seed, rate(churn.Endpoints + churn.Services), rate(churn.Rollouts), rate(churn.NodeLosses), rate(float64(q.Asked.Nodes)),
-		machine.DetectVersions(ctx), machine.DetectMachine(), own, kubeProxy, execConfig, execEnv}); err != nil {
+		machine.DetectVersions(ctx), machine.DetectMachine(), own, kubeProxy, execConfig, execEnv, profile}); err != nil {
 		return "", err
 	}
 	if in.objects != nil {

@@ -2,8 +2,11 @@ package plan
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +14,8 @@ import (
 	"synclab/bench"
 	"synclab/bench/raw"
 	"synclab/bench/search"
+	"synclab/reports/profiles"
+	"synclab/reports/records"
 )
 
 // Answer is the answer to a Question.
@@ -22,6 +27,8 @@ type Answer struct {
 	Status   string          `json:"status"`
 	Subjects []SubjectAnswer `json:"subjects"`
 	Remarks  []string        `json:"remarks,omitempty"`
+	// Growth says which functions make the syncs grow, if profiles were taken.
+	Growth []profiles.Growth `json:"-"`
 	// Foreign: read from a file of another user, or with a command that Synclab did not write.
 	Foreign bool `json:"-"`
 }
@@ -87,6 +94,25 @@ func NewAnswer(q Question, run *raw.Run, records []raw.Record) (*Answer, error) 
 	}
 	a.Remarks = a.remarks(run)
 	return a, nil
+}
+
+// Explain reads the profiles of a plan's folder, if there are any.
+func (a *Answer) Explain(dir string) error {
+	if _, err := os.Stat(filepath.Join(dir, raw.ProfilesFolder)); err != nil {
+		return nil
+	}
+	runs, err := records.LoadAll([]string{dir})
+	if err != nil {
+		return err
+	}
+	report, problems := profiles.Read(records.Collect(runs))
+	if report != nil {
+		a.Growth = report.Growth
+	}
+	if len(problems) > 0 {
+		return errors.New(strings.Join(problems, "\n"))
+	}
+	return nil
 }
 
 func subjectAnswer(q *Question, name string, cells []Cell) (SubjectAnswer, error) {
@@ -177,16 +203,16 @@ func (s *SubjectAnswer) set(q *Question) error {
 // confirm compares what the loop makes of the recommended setting with its run.
 func (s *SubjectAnswer) confirm(q *Question, cluster *Cluster, measured []costs) error {
 	runs := slices.DeleteFunc(slices.Clone(s.Cells), func(c Cell) bool {
-		return c.Size != s.Bracket.Met || c.Setting != s.Recommended.MinSyncPeriod.String()
+		return c.Size != s.Bracket.Met || c.Setting != s.Recommended.String()
 	})
 	out := Confirmed{Run: len(runs) > 0}
 	if !out.Run {
-		if s.Recommended.MinSyncPeriod != q.MinSyncPeriod {
+		if !s.Recommended.inUse(q) {
 			return nil
 		}
 		runs = s.at(s.Bracket.Met)
 	}
-	played, err := playChurn(q, s.Name, cluster, measured, q.setting(s.Recommended.MinSyncPeriod.String()))
+	played, err := playChurn(q, s.Name, cluster, measured, s.Recommended.Setting)
 	if err != nil {
 		return err
 	}
@@ -223,8 +249,8 @@ func memoryLimit(peak float64) uint64 {
 }
 
 // Confirm returns the settings that a plan should measure: those that differ from the one in use.
-func Confirm(q *Question, brackets map[string]search.Bracket, cells []bench.PlanCell) []bench.Setting {
-	var out []bench.Setting
+func Confirm(q *Question, brackets map[string]search.Bracket, cells []bench.PlanCell) []bench.Trial {
+	var out []bench.Trial
 	for _, name := range q.Subjects {
 		var of []Cell
 		for _, from := range cells {
@@ -235,10 +261,10 @@ func Confirm(q *Question, brackets map[string]search.Bracket, cells []bench.Plan
 			}
 		}
 		s := SubjectAnswer{Name: name, Bracket: brackets[name], Cells: of}
-		if err := s.set(q); err != nil || s.Recommended == nil || s.Recommended.MinSyncPeriod == q.MinSyncPeriod {
+		if err := s.set(q); err != nil || s.Recommended == nil || s.Recommended.inUse(q) {
 			continue
 		}
-		out = append(out, bench.Setting{Subject: name, Size: brackets[name].Met, MinSyncPeriod: s.Recommended.MinSyncPeriod})
+		out = append(out, bench.Trial{Subject: name, Size: brackets[name].Met, Setting: s.Recommended.Setting})
 	}
 	return out
 }

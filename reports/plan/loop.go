@@ -7,8 +7,10 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
+	"synclab/bench"
 	"synclab/bench/subject"
 	"synclab/proxier"
 	"synclab/proxier/backend"
@@ -47,26 +49,27 @@ func hasCanary(name string) bool {
 	return err == nil && about.Proxier == subject.KubeProxy && about.Variant == iptables.Legacy
 }
 
-// setting is when syncs start.
-type setting struct {
-	period, syncPeriod time.Duration
-}
+func (q *Question) syncPeriod() time.Duration { return cmp.Or(q.SyncPeriod, usualSyncPeriod) }
 
-// setting returns that of a cell: the period that it confirms, else the one in use.
-func (q *Question) setting(confirms string) setting {
-	s := setting{q.MinSyncPeriod, cmp.Or(q.SyncPeriod, usualSyncPeriod)}
-	if period, err := time.ParseDuration(confirms); err == nil {
-		s.period = period
+// setting returns that of a cell: the one that it confirms, else the one in use.
+func (q *Question) setting(confirms string) bench.Setting {
+	s := q.today()
+	period, policy, _ := strings.Cut(confirms, " ")
+	if d, err := time.ParseDuration(period); err == nil {
+		s = bench.Setting{MinSyncPeriod: d, Policy: runner.Policy(policy)}
 	}
 	return s
 }
 
-func (s setting) options(name string) runner.Options {
+// options returns those of a subject's runner.
+func (q *Question) options(name string, s bench.Setting) runner.Options {
 	about, err := subject.Parse(name)
-	o := runner.Options{Policy: runner.CompletionToStart, MinInterval: s.period, MaxInterval: max(fullPeriod, s.period), RetryInterval: max(s.syncPeriod, s.period)}
-	if err == nil && about.Policy != "" {
+	period := s.MinSyncPeriod
+	o := runner.Options{Policy: s.Policy, MinInterval: period, MaxInterval: max(fullPeriod, period), RetryInterval: max(q.syncPeriod(), period)}
+	if o.Policy == "" && err == nil {
 		o.Policy = about.Policy
 	}
+	o.Policy = cmp.Or(o.Policy, runner.CompletionToStart)
 	if about.Proxier != subject.Synclab {
 		o.FirstRetry = o.RetryInterval
 	}
@@ -86,7 +89,7 @@ type Played struct {
 // play composes an hour from the measured syncs: the changes of the cluster, with one full sync if the subject writes everything
 // each hour. Each family has a loop. A node loss, which is rarer, is played by itself, and its changes count by their share of
 // the hour.
-func play(q *Question, name string, c *Cluster, families []costs, s setting) (Played, error) {
+func play(q *Question, name string, c *Cluster, families []costs, s bench.Setting) (Played, error) {
 	const warm = 300.0 // s; the hour begins in the middle of the time between two full syncs
 	var groups []weighted
 	var out Played
@@ -96,7 +99,7 @@ func play(q *Question, name string, c *Cluster, families []costs, s setting) (Pl
 			continue
 		}
 		rng := rand.New(rand.NewPCG(q.Seed, uint64(i)))
-		l, err := newLoop(name, c, measured, s, rng)
+		l, err := newLoop(q, name, c, measured, s, rng)
 		if err != nil {
 			return Played{}, err
 		}
@@ -109,7 +112,7 @@ func play(q *Question, name string, c *Cluster, families []costs, s setting) (Pl
 		out.Changes += len(base.latencies)
 		beyond := l.beyond
 		if c.Churn.NodeLosses > 0 {
-			if l, err = newLoop(name, c, measured, s, rng); err != nil {
+			if l, err = newLoop(q, name, c, measured, s, rng); err != nil {
 				return Played{}, err
 			}
 			lost := l.run(c.loss(warm), 0, math.Inf(1))
@@ -140,14 +143,14 @@ func (c *Cluster) loss(at float64) (events []float64) {
 }
 
 // playChurn plays the seconds of evenly spaced changes that a cell measures.
-func playChurn(q *Question, name string, c *Cluster, families []costs, s setting) (out Played, err error) {
+func playChurn(q *Question, name string, c *Cluster, families []costs, s bench.Setting) (out Played, err error) {
 	var latencies []float64
 	rate := c.Churn.Endpoints + c.Churn.Services
 	const times = 20
 	for i := range families {
 		busy := 0.0
 		for k := range times {
-			l, err := newLoop(name, c, &families[i], s, rand.New(rand.NewPCG(q.Seed, uint64(k))))
+			l, err := newLoop(q, name, c, &families[i], s, rand.New(rand.NewPCG(q.Seed, uint64(k))))
 			if err != nil {
 				return Played{}, err
 			}
@@ -244,12 +247,12 @@ var epoch = time.Unix(0, 0)
 
 func nanoseconds(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
-func newLoop(name string, c *Cluster, measured *costs, s setting, rng *rand.Rand) (*loop, error) {
-	schedule, err := runner.NewSchedule(s.options(name), epoch)
+func newLoop(q *Question, name string, c *Cluster, measured *costs, s bench.Setting, rng *rand.Rand) (*loop, error) {
+	schedule, err := runner.NewSchedule(q.options(name, s), epoch)
 	if err != nil {
 		return nil, fmt.Errorf("plan: %s: %w", name, err)
 	}
-	l := &loop{schedule: schedule, costs: measured, rng: rng, hourly: hourly(c, name), canary: hasCanary(name), each: 1, period: s.syncPeriod.Seconds(), pools: map[int][]float64{}}
+	l := &loop{schedule: schedule, costs: measured, rng: rng, hourly: hourly(c, name), canary: hasCanary(name), each: 1, period: q.syncPeriod().Seconds(), pools: map[int][]float64{}}
 	if about, err := subject.Parse(name); err == nil && about.Proxier == subject.Synclab {
 		l.services = float64(c.Services)
 	}

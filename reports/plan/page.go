@@ -15,6 +15,7 @@ import (
 	"synclab/bench/shell"
 	"synclab/reports/doc"
 	"synclab/reports/figure"
+	"synclab/reports/profiles"
 )
 
 // The files of a plan's folder, besides those of its run.
@@ -121,7 +122,8 @@ func (a *Answer) Document(plots []doc.Plot) *doc.Document {
 	repeat.Add(doc.Block{On: doc.Page | doc.Markdown, Code: cmp.Or(a.Command, "synclab report FOLDER"), Inert: a.Foreign})
 	remarks := doc.Section{ID: "remarks", Title: "Caveats and assumptions", Short: "Caveats"}
 	remarks.Add(doc.Block{List: a.Remarks}, doc.Block{On: doc.Page | doc.Markdown, List: assumptions})
-	d.Sections = []doc.Section{verdict, a.settingsSection(), chart, a.limitsSection(), next, a.cellsSection(), a.playedSection(), remarks, repeat}
+	why := (&profiles.Report{Growth: a.Growth}).GrowthSection()
+	d.Sections = []doc.Section{verdict, a.settingsSection(), chart, a.limitsSection(), why, next, a.cellsSection(), a.playedSection(), remarks, repeat}
 	return d
 }
 
@@ -190,7 +192,7 @@ func (a *Answer) limitsSection() doc.Section {
 			violated = doc.Int(s.Bracket.Violated)
 		}
 		if s.Recommended != nil {
-			period = doc.Text(s.Recommended.MinSyncPeriod.String())
+			period = doc.Text(s.Recommended.String())
 		}
 		if s.MemoryLimit > 0 {
 			memory = doc.Value(float64(s.MemoryLimit), "B")
@@ -251,17 +253,17 @@ func (a *Answer) playedSection() doc.Section {
 				met = "violated"
 			}
 			var remarks []string
-			if one.MinSyncPeriod == a.Question.MinSyncPeriod {
+			if one.inUse(&a.Question) {
 				remarks = append(remarks, "in use")
 			}
-			if one.MinSyncPeriod == s.Recommended.MinSyncPeriod {
+			if one.Setting == s.Recommended.Setting {
 				remarks = append(remarks, "recommended")
 			}
 			if one.Beyond > 1 {
 				remarks = append(remarks, fmt.Sprintf("syncs of up to %.1f times the measured changes", one.Beyond))
 			}
 			remark = strings.Join(remarks, "; ")
-			t.Add(doc.Text(one.MinSyncPeriod.String()), doc.Value(one.P50, "s"), doc.Value(one.P99, "s"), doc.Cell{Text: doc.Significant(one.CPU), Value: doc.Exact(one.CPU)}, doc.Text(met), doc.Text(remark))
+			t.Add(doc.Text(one.String()), doc.Value(one.P50, "s"), doc.Value(one.P99, "s"), doc.Cell{Text: doc.Significant(one.CPU), Value: doc.Exact(one.CPU)}, doc.Text(met), doc.Text(remark))
 		}
 		out.Add(doc.Block{On: doc.Page, Table: t, Folded: i > 0})
 	}

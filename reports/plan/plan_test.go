@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"synclab/bench"
 	"synclab/bench/raw"
 	"synclab/bench/search"
+	"synclab/proxier/runner"
 	"synclab/reports/synthetic"
 )
 
@@ -33,9 +35,12 @@ type proxy struct {
 // records are those of one repetition.
 func (p proxy) records(size, rep int, setting string, rate float64) []raw.Record {
 	by := float64(size) / 1000
-	params := map[string]string{bench.SizeField: strconv.Itoa(size)}
+	params := map[string]string{raw.PlanSizeField: strconv.Itoa(size)}
 	if setting != "" {
-		params["proxy.minSyncPeriod"] = setting
+		period, policy, _ := strings.Cut(setting, " ")
+		if params["proxy.minSyncPeriod"] = period; policy != "" {
+			params["proxy.policy"] = policy
+		}
 	}
 	var out []raw.Record
 	put := func(at float64, step string, metric raw.Metric, value float64, more func(*raw.Record)) {
@@ -211,7 +216,7 @@ func TestStoppedAt(t *testing.T) {
 		{"6:settle", "B", Memory, false},
 		{"2:settle", "count", "", true}, // the tool could not write that many rules
 	} {
-		records := append(legacy.records(5000, 1, "", 5), raw.Record{Params: map[string]string{bench.SizeField: "5000"}, Subject: legacy.name, Rep: 1, Step: c.step, Metric: raw.Exceeded, Value: 1 << 31, Unit: c.unit, Error: "too much"})
+		records := append(legacy.records(5000, 1, "", 5), raw.Record{Params: map[string]string{raw.PlanSizeField: "5000"}, Subject: legacy.name, Rep: 1, Step: c.step, Metric: raw.Exceeded, Value: 1 << 31, Unit: c.unit, Error: "too much"})
 		cell, err := ReadCell(&q, bench.PlanCells(records)[0])
 		if (err != nil) != c.err || strings.Join(cell.Violated, ",") != c.violated {
 			t.Errorf("%+v: violated %v, %v", c, cell.Violated, err)
@@ -352,8 +357,9 @@ func TestCanary(t *testing.T) {
 func TestNoChangeIsMissed(t *testing.T) {
 	c := Cluster{Services: 10000, Endpoints: 10, Nodes: 10, Churn: Churn{Endpoints: 0.4}}
 	for _, name := range []string{"synclab/nftables", legacy.name} {
+		q := question(name)
 		measured := costs{partial: []oneSync{{took: 0.0001, changes: 1}}}
-		l, err := newLoop(name, &c, &measured, setting{time.Second, usualSyncPeriod}, rand.New(rand.NewPCG(1, 1)))
+		l, err := newLoop(&q, name, &c, &measured, q.today(), rand.New(rand.NewPCG(1, 1)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -371,7 +377,7 @@ func TestPlaysThePolicy(t *testing.T) {
 	measured := costs{partial: []oneSync{{took: 0.01, changes: 1}, {took: 0.01, changes: 300}}, cpuShare: 1}
 	q := question(legacy.name)
 	for _, period := range []time.Duration{200 * time.Millisecond, time.Second, 2 * time.Second} {
-		played, err := playChurn(&q, legacy.name, &c, []costs{measured}, q.setting(period.String()))
+		played, err := playChurn(&q, legacy.name, &c, []costs{measured}, bench.Setting{MinSyncPeriod: period})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -383,7 +389,7 @@ func TestPlaysThePolicy(t *testing.T) {
 
 func TestRecommend(t *testing.T) {
 	one := func(period time.Duration, p99, cpu float64, met bool) Setting {
-		return Setting{MinSyncPeriod: period, Played: Played{P99: p99, CPU: cpu}, Met: met}
+		return Setting{Setting: bench.Setting{MinSyncPeriod: period}, Played: Played{P99: p99, CPU: cpu}, Met: met}
 	}
 	for _, c := range []struct {
 		all  []Setting
@@ -391,7 +397,7 @@ func TestRecommend(t *testing.T) {
 	}{
 		{[]Setting{one(1, 1, 0.4, true), one(2, 2, 0.2, true), one(3, 4, 0.19, true), one(4, 9, 0.1, false)}, 2}, // 3 is as cheap, and slower
 		{[]Setting{one(1, 8, 0.4, false), one(2, 7, 0.7, false)}, 2},
-		{[]Setting{one(1, 1, 0.4, true), {MinSyncPeriod: 2, Played: Played{P99: 1, CPU: 0.1, Beyond: 2}, Met: true}}, 1},
+		{[]Setting{one(1, 1, 0.4, true), {Setting: bench.Setting{MinSyncPeriod: 2}, Played: Played{P99: 1, CPU: 0.1, Beyond: 2}, Met: true}}, 1},
 	} {
 		if got := recommend(c.all); got.MinSyncPeriod != c.want {
 			t.Errorf("%+v: %v, want %v", c.all, got.MinSyncPeriod, c.want)
@@ -411,10 +417,10 @@ func TestConfirms(t *testing.T) {
 	}
 	cells = bench.PlanCells(records)
 	confirms := Confirm(&q, map[string]search.Bracket{dear.name: {Met: 5000}}, cells)
-	if len(confirms) != 1 || confirms[0].Size != 5000 || confirms[0].MinSyncPeriod == time.Second {
+	if len(confirms) != 1 || confirms[0].Size != 5000 || confirms[0].Setting.MinSyncPeriod == time.Second {
 		t.Fatalf("confirms %+v", confirms)
 	}
-	records = append(records, dear.records(5000, 1, confirms[0].MinSyncPeriod.String(), 5)...)
+	records = append(records, dear.records(5000, 1, confirms[0].Setting.String(), 5)...)
 	a, err := NewAnswer(q, &raw.Run{Subjects: q.Subjects, Started: time.Unix(0, 0)}, records)
 	if err != nil {
 		t.Fatal(err)
@@ -422,6 +428,44 @@ func TestConfirms(t *testing.T) {
 	s := a.Subjects[0]
 	if s.Recommended == nil || s.Confirmed == nil || !s.Confirmed.Run || s.Confirmed.MeasuredP99 == 0 {
 		t.Errorf("%+v, confirmed %+v", s.Recommended, s.Confirmed)
+	}
+}
+
+// TestPolicies: Synclab's proxier can also space its syncs by a token bucket, and its run belongs to that setting.
+func TestPolicies(t *testing.T) {
+	ours := legacy
+	ours.name = "synclab/nftables"
+	q := question(ours.name)
+	bucket := bench.Setting{MinSyncPeriod: time.Second, Policy: runner.TokenBucket}
+	list := append(ours.records(5000, 1, "", 5), ours.records(5000, 1, bucket.String(), 5)...)
+	a, err := NewAnswer(q, &raw.Run{Subjects: q.Subjects, Started: time.Unix(0, 0)}, list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &a.Subjects[0]
+	of := func(setting bench.Setting) *Setting {
+		i := slices.IndexFunc(s.Settings, func(one Setting) bool { return one.Setting == setting })
+		if i < 0 {
+			t.Fatalf("no %q in %+v", setting, s.Settings)
+		}
+		return &s.Settings[i]
+	}
+	if own, other := of(q.today()), of(bucket); other.P50 >= own.P50 { // the bucket's interval begins with a sync, not after it
+		t.Errorf("a second between the starts of syncs: %g s, between their ends and starts: %g s", other.P50, own.P50)
+	}
+	if c := s.Cells[1]; c.Setting != "1s token-bucket" || q.setting(c.Setting) != bucket {
+		t.Errorf("the run with a token bucket: %+v", c)
+	}
+	s.Recommended = of(bucket)
+	if text := s.snippet(); !strings.Contains(text, "minSyncPeriod: 1s\n") || !strings.Contains(text, "--policy token-bucket") {
+		t.Errorf("snippet %q", text)
+	}
+	q.Subjects = []string{legacy.name}
+	if a, err = NewAnswer(q, &raw.Run{Subjects: q.Subjects, Started: time.Unix(0, 0)}, legacy.records(5000, 1, "", 5)); err != nil {
+		t.Fatal(err)
+	}
+	if slices.ContainsFunc(a.Subjects[0].Settings, func(s Setting) bool { return s.Policy != "" }) {
+		t.Errorf("kube-proxy has no policies: %+v", a.Subjects[0].Settings)
 	}
 }
 

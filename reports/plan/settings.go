@@ -4,6 +4,10 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"synclab/bench"
+	"synclab/bench/subject"
+	"synclab/proxier/runner"
 )
 
 // periods are the values of minSyncPeriod that are compared, besides the one in use. Not 0: each change of a burst would
@@ -12,9 +16,9 @@ var periods = []time.Duration{
 	100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 10 * time.Second, 30 * time.Second,
 }
 
-// Setting is a minSyncPeriod, and what the loop makes of it at the largest measured size that meets the SLOs.
+// Setting is when a proxier syncs, and what the loop makes of it at the largest measured size that meets the SLOs.
 type Setting struct {
-	MinSyncPeriod time.Duration `json:"minSyncPeriod"`
+	bench.Setting
 	Played
 	// Met: the SLOs of latency and CPU.
 	Met bool `json:"met"`
@@ -36,22 +40,38 @@ const (
 	littleCPU    = 0.02
 )
 
-// settings plays all values of minSyncPeriod at a size, shortest first.
+// inUse reports whether it is the setting of today.
+func (s *Setting) inUse(q *Question) bool { return s.Setting == q.today() }
+
+func (q *Question) today() bench.Setting { return bench.Setting{MinSyncPeriod: q.MinSyncPeriod} }
+
+// policiesOf returns the policies that a subject can have: that of its name, and synclab's proxier also the token bucket.
+func policiesOf(name string) []runner.Policy {
+	about, err := subject.Parse(name)
+	if err == nil && about.Proxier == subject.Synclab && about.Policy != runner.TokenBucket {
+		return []runner.Policy{"", runner.TokenBucket}
+	}
+	return []runner.Policy{""}
+}
+
+// settings plays all values of minSyncPeriod at a size, shortest first, under each policy.
 func settings(q *Question, name string, c *Cluster, measured []costs) ([]Setting, error) {
 	tried := append([]time.Duration{q.MinSyncPeriod}, periods...)
 	slices.Sort(tried)
 	var out []Setting
-	for _, period := range slices.Compact(tried) {
-		s := q.setting(period.String())
-		if period == 0 || period > s.syncPeriod && period != q.MinSyncPeriod { // kube-proxy refuses more than syncPeriod
-			continue
+	for _, policy := range policiesOf(name) {
+		for _, period := range slices.Compact(slices.Clone(tried)) {
+			s := bench.Setting{MinSyncPeriod: period, Policy: policy}
+			if period == 0 || period > q.syncPeriod() && period != q.MinSyncPeriod { // kube-proxy refuses more than syncPeriod
+				continue
+			}
+			played, err := play(q, name, c, measured, s)
+			if err != nil {
+				return nil, err
+			}
+			met := (q.SLOs.Latency == 0 || played.P99 <= q.SLOs.Latency.Seconds()) && (q.SLOs.CPU == 0 || played.CPU <= q.SLOs.CPU)
+			out = append(out, Setting{Setting: s, Played: played, Met: met})
 		}
-		played, err := play(q, name, c, measured, s)
-		if err != nil {
-			return nil, err
-		}
-		met := (q.SLOs.Latency == 0 || played.P99 <= q.SLOs.Latency.Seconds()) && (q.SLOs.CPU == 0 || played.CPU <= q.SLOs.CPU)
-		out = append(out, Setting{MinSyncPeriod: period, Played: played, Met: met})
 	}
 	return out, nil
 }

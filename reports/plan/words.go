@@ -1,14 +1,17 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
 
+	"synclab/bench/process"
 	"synclab/bench/raw"
 	"synclab/bench/subject"
 	"synclab/reports/doc"
+	"synclab/reports/profiles"
 )
 
 func count(n int) string { return doc.Grouped(int64(n)) }
@@ -110,11 +113,16 @@ func (a *Answer) Verdict() []doc.Line {
 		out = append(out, line)
 	}
 	if s := use.Recommended; s != nil {
-		text := fmt.Sprintf("Set minSyncPeriod of %s to %v", use.Name, s.MinSyncPeriod)
-		if s.MinSyncPeriod == q.MinSyncPeriod {
+		text := fmt.Sprintf("Set minSyncPeriod of %s to %v", use.Name, s.Setting)
+		if s.inUse(q) {
 			text = fmt.Sprintf("Keep minSyncPeriod of %s at %v", use.Name, s.MinSyncPeriod)
 		}
 		out = append(out, doc.Line{Level: doc.Info, Text: text + ": " + use.confirmedText() + "."})
+	}
+	for _, g := range a.Growth {
+		if g.Subject == use.Name && g.Kind != process.Partial {
+			out = append(out, doc.Line{Level: doc.Info, Text: fmt.Sprintf("Why, %s, %s to %s Services: %s", profiles.KindText(g.Kind), count(g.From), count(g.To), g.Most())})
+		}
 	}
 	if use.MemoryLimit > 0 {
 		out = append(out, doc.Line{Level: doc.Info, Text: fmt.Sprintf("Give its pod a memory limit of %s: the peak at %s Services, plus a quarter.", doc.Format(float64(use.MemoryLimit), "B"), count(use.Bracket.Met))})
@@ -143,6 +151,9 @@ func (s *SubjectAnswer) snippet() string {
 		return ""
 	}
 	text := fmt.Sprintf("apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nmode: %s\n%s:\n  minSyncPeriod: %s\n", about.Backend, about.Backend, s.Recommended.MinSyncPeriod)
+	if about.Proxier == subject.Synclab {
+		text += fmt.Sprintf("# synclab proxy --policy %s\n", cmp.Or(s.Recommended.Policy, about.Policy))
+	}
 	if s.MemoryLimit > 0 {
 		text += fmt.Sprintf("# resources.limits.memory of its pod: %dMi\n", s.MemoryLimit>>20)
 	}
@@ -239,12 +250,14 @@ func (a *Answer) next() (out []string) {
 		out = append(out, fmt.Sprintf("%s goes further: `synclab migrate --from %s --to %s` shows what changing to it costs.", best.Name, use.Name, best.Name))
 	}
 	if slices.Contains(use.First, Start) || slices.Contains(use.First, Latency) {
-		out = append(out, fmt.Sprintf("`synclab run cold-start --profile --services %d --subjects %s` and `synclab explain` show where its time goes.", max(1, use.Bracket.Violated), use.Name))
+		if len(a.Growth) == 0 {
+			out = append(out, "The same command with --profile says which functions make its time grow.")
+		}
 	}
 	if use.Basis == Observed {
 		out = append(out, "The same command again goes on from here, until three repetitions agree; a larger --budget does so at once.")
 	}
-	if use.Recommended != nil && use.Recommended.MinSyncPeriod != a.Question.MinSyncPeriod {
+	if use.Recommended != nil && !use.Recommended.inUse(&a.Question) {
 		out = append(out, "Roll out the settings on one node first, and compare kubeproxy_network_programming_duration_seconds of that node, an hour before and after.")
 	}
 	return out

@@ -21,7 +21,7 @@ func (r *Report) GrowthSection() doc.Section {
 		"Functions with too few samples for one are added up."})
 	out.Add(doc.Block{Table: growthOverview(r.Growth)})
 	for _, g := range r.Growth {
-		out.Add(doc.Block{Heading: fmt.Sprintf("%s, %s", g.Subject, kindText(g.Kind)), List: functionGrowthWords(g)}, doc.Block{Table: growthTable(g)})
+		out.Add(doc.Block{Heading: fmt.Sprintf("%s, %s", g.Subject, KindText(g.Kind)), List: functionGrowthWords(g)}, doc.Block{Table: growthTable(g)})
 	}
 	return out
 }
@@ -73,18 +73,25 @@ func functionGrowthWords(g Growth) []string {
 	}
 	out := []string{fmt.Sprintf("From %s to %s Services, a sync's CPU time grows with exponent %s.", doc.Grouped(int64(g.From)), doc.Grouped(int64(g.To)), exponent(&g.Law)),
 		fmt.Sprintf("At %s Services, of %s: %s.", doc.Grouped(int64(g.To)), doc.Format(g.Total, "s"), strings.Join(shares, ", "))}
-	if g.Rules < 0 {
-		return append(out, "No function that takes a share worth naming grows faster than the cluster.")
-	}
-	f := g.Functions[g.Rules]
-	out = append(out, fmt.Sprintf("Most of what grows faster than the cluster is %s (%s): %.3g %% of the sync, exponent %s.", f.Name, f.Origin, 100*f.Share, exponent(f.Law)))
+	out = append(out, g.Most())
 	switch {
+	case g.Rules < 0:
+		return out
 	case g.RulesFrom == 0:
 		return append(out, "At sizes that the fits can speak of, what grows faster than the cluster does not take more time than all the rest.")
 	case g.Seen:
 		return append(out, fmt.Sprintf("From %s Services on, what grows faster than the cluster takes more time than all the rest: measured.", doc.Grouped(int64(g.RulesFrom))))
 	}
 	return append(out, fmt.Sprintf("From about %s Services on, what grows faster than the cluster would take more time than all the rest, by the fits: not measured.", doc.Significant(g.RulesFrom)))
+}
+
+// Most says which function has the largest share of what grows faster than the cluster.
+func (g Growth) Most() string {
+	if g.Rules < 0 {
+		return "No function that takes a share worth naming grows faster than the cluster."
+	}
+	f := g.Functions[g.Rules]
+	return fmt.Sprintf("Most of what grows faster than the cluster is %s (%s): %.3g %% of the sync, exponent %s.", f.Name, f.Origin, 100*f.Share, exponent(f.Law))
 }
 
 // exponent is a law's exponent with its interval or range.
@@ -100,7 +107,7 @@ func exponent(law *estimate.Power) string {
 }
 
 func growthTable(g Growth) *doc.Table {
-	t := &doc.Table{Title: fmt.Sprintf("Growth: %s, %s", g.Subject, kindText(g.Kind)), Columns: []doc.Column{{Name: "Function"}, {Name: "In", Row: true}, {Name: "Origin", Row: true}, {Name: "Exponent", Numeric: true},
+	t := &doc.Table{Title: fmt.Sprintf("Growth: %s, %s", g.Subject, KindText(g.Kind)), Columns: []doc.Column{{Name: "Function"}, {Name: "In", Row: true}, {Name: "Origin", Row: true}, {Name: "Exponent", Numeric: true},
 		{Name: "Range", Spare: 2, Title: "of the exponents of the repetitions; 95 % interval from six repetitions on"}, {Name: "Share", Numeric: true, Title: "of the sync at the largest size"},
 		{Name: "Own time", Short: "own", Numeric: true, Title: "per sync at the largest size; the line has all sizes"}, {Name: "With calls", Numeric: true, Spare: 1}}}
 	for _, f := range g.Functions[:min(len(g.Functions), mostGrowing)] {

@@ -149,10 +149,11 @@ func (r *Report) Section() doc.Section {
 }
 
 func profileTitle(p *Profile) string {
-	return fmt.Sprintf("%s, %s, %s Services", p.Subject, kindText(p.Kind), doc.Grouped(int64(p.Cell.Services)))
+	return fmt.Sprintf("%s, %s, %s Services", p.Subject, KindText(p.Kind), doc.Grouped(int64(p.Cell.Services)))
 }
 
-func kindText(kind string) string {
+// KindText names a kind of time.
+func KindText(kind string) string {
 	if kind == profile.ColdStart {
 		return kind
 	}

@@ -28,7 +28,7 @@ const SizeField = "shape.services"
 func (c Cell) Settings() string {
 	var parts []string
 	for _, field := range slices.Sorted(maps.Keys(c.Params)) {
-		if field != SizeField {
+		if field != SizeField && field != raw.PlanSizeField {
 			parts = append(parts, field+"="+c.Params[field])
 		}
 	}
