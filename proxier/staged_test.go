@@ -19,8 +19,8 @@ import (
 
 	"synclab/bench/netns"
 	"synclab/bench/seeds"
+	"synclab/bench/walk"
 	"synclab/proxier/iptables"
-	"synclab/proxier/walk"
 )
 
 // transitionsFlag is the number of random transitions of each variant and layout. Each is repeated with a crash in each

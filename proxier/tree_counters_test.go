@@ -15,9 +15,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	"synclab/bench/netns"
+	"synclab/bench/walk"
 	"synclab/proxier/iptables"
 	"synclab/proxier/iptables/prefix"
-	"synclab/proxier/walk"
 )
 
 // The kernel's counters show a packet's path through the tree. The packet crosses as many rules as the ruleset

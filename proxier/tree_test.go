@@ -18,8 +18,8 @@ import (
 
 	"synclab/bench/netns"
 	"synclab/bench/seeds"
+	"synclab/bench/walk"
 	"synclab/proxier/iptables"
-	"synclab/proxier/walk"
 )
 
 // treeServices is the number of Services in random clusters of layout tree: enough for tree chains to come and go.

@@ -22,9 +22,9 @@ import (
 	"synclab/bench/raw"
 	"synclab/bench/subject"
 	"synclab/bench/traffic"
+	"synclab/bench/walk"
 	"synclab/proxier"
 	"synclab/proxier/conntrack"
-	"synclab/proxier/walk"
 	"synclab/scenarios"
 )
 

@@ -10,11 +10,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/process"
+	"synclab/bench/walk"
 	"synclab/proxier"
 	"synclab/proxier/conntrack"
 	"synclab/proxier/iptables"
 	"synclab/proxier/plan"
-	"synclab/proxier/walk"
 	"synclab/sim"
 )
 

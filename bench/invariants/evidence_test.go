@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"synclab/bench/process"
+	"synclab/bench/walk"
 	"synclab/proxier"
 	"synclab/proxier/config"
 	"synclab/proxier/conntrack"
@@ -257,7 +258,7 @@ func (e *Evidence) nftRules(t *testing.T, change func(*nftables.Model)) {
 	}
 	change(m)
 	e.Nft[ipv4] = nftOfModel(m)
-	rules, err := m.Rules()
+	rules, err := walk.CompileNftables(m.Family, &m.Table)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,12 +9,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
+	"synclab/bench/walk"
 	"synclab/proxier"
 	"synclab/proxier/iptables"
 	"synclab/proxier/nftables"
 	"synclab/proxier/plan"
 	"synclab/proxier/tracker"
-	"synclab/proxier/walk"
 	"synclab/sim"
 )
 
@@ -120,7 +120,7 @@ func (x *expected) renderNftables(ctx context.Context, opts proxier.Options, o *
 	}
 	for _, m := range models {
 		x.nft[m.Family] = nftOfModel(m)
-		rules, err := m.Rules()
+		rules, err := walk.CompileNftables(m.Family, &m.Table)
 		if err != nil {
 			return fmt.Errorf("render: %w", err)
 		}

@@ -14,12 +14,12 @@ import (
 	"k8s.io/utils/clock"
 
 	"synclab/bench/netns"
+	"synclab/bench/walk"
 	"synclab/proxier"
 	"synclab/proxier/config"
 	"synclab/proxier/conntrack"
 	"synclab/proxier/iptables"
 	"synclab/proxier/kernel"
-	"synclab/proxier/walk"
 	"synclab/sim/api"
 	"synclab/sim/random"
 )

@@ -10,7 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"synclab/proxier/walk"
+	"synclab/bench/walk"
 )
 
 const (

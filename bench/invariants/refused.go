@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
+	"synclab/bench/walk"
 	"synclab/proxier/plan"
-	"synclab/proxier/walk"
 )
 
 // Refused is the result of a real packet from the node to a Service port without endpoints.

@@ -6,8 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"synclab/bench/walk"
 	"synclab/proxier/iptables/rule"
-	"synclab/proxier/walk"
 )
 
 // Saved are the chains of one family by table and chain name.

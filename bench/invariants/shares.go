@@ -10,8 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"synclab/bench/walk"
 	"synclab/proxier/iptables/rule"
-	"synclab/proxier/walk"
 )
 
 // shareError bounds, per endpoint, the error of a share times the number of endpoints. Probabilities are written with

@@ -15,10 +15,10 @@ import (
 	"synclab/bench/pass"
 	"synclab/bench/raw"
 	"synclab/bench/subject"
+	"synclab/bench/walk"
 	"synclab/proxier"
 	"synclab/proxier/iptables"
 	"synclab/proxier/kernel"
-	"synclab/proxier/walk"
 )
 
 // rulesCrossed records how many of the kernel's rules the first packet to each target crosses, in all hooks and tables.

@@ -14,9 +14,9 @@ import (
 	"synclab/bench/pass"
 	"synclab/bench/rig"
 	"synclab/bench/subject"
+	"synclab/bench/walk"
 	"synclab/proxier/config"
 	"synclab/proxier/iptables"
-	"synclab/proxier/walk"
 	"synclab/scenarios"
 	"synclab/sim/world"
 )

@@ -16,8 +16,8 @@ import (
 
 	"synclab/bench/netns"
 	"synclab/bench/pass"
+	"synclab/bench/walk"
 	"synclab/proxier/conntrack"
-	"synclab/proxier/walk"
 )
 
 // trace sends one UDP packet from a client pod to a Service and reports its way there and back, hop by hop. Routes are

@@ -11,8 +11,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"synclab/bench/conform"
+	"synclab/bench/walk"
 	"synclab/proxier/config"
-	"synclab/proxier/walk"
 	"synclab/sim"
 )
 

@@ -13,9 +13,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/conform"
+	"synclab/bench/walk"
 	"synclab/proxier"
 	"synclab/proxier/iptables/rule"
-	"synclab/proxier/walk"
 	"synclab/sim"
 )
 

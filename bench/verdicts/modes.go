@@ -9,9 +9,9 @@ import (
 	utilnet "k8s.io/utils/net"
 	"k8s.io/utils/ptr"
 
+	"synclab/bench/walk"
 	"synclab/proxier/config"
 	"synclab/proxier/tracker"
-	"synclab/proxier/walk"
 	"synclab/sim"
 )
 

@@ -11,11 +11,11 @@ import (
 
 	"synclab/bench/conform"
 	"synclab/bench/subject"
+	"synclab/bench/walk"
 	"synclab/proxier"
 	"synclab/proxier/config"
 	"synclab/proxier/iptables"
 	"synclab/proxier/nftables"
-	"synclab/proxier/walk"
 	"synclab/sim"
 	"synclab/sim/api"
 )
@@ -88,7 +88,7 @@ type models struct {
 func (m *models) rules() (map[corev1.IPFamily]*walk.Rules, error) {
 	all := map[corev1.IPFamily]*walk.Rules{}
 	for _, m := range m.nftables {
-		rules, err := m.Rules()
+		rules, err := walk.CompileNftables(m.Family, &m.Table)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", m.Family, err)
 		}

@@ -11,8 +11,8 @@ import (
 
 	"synclab/bench/conform"
 	"synclab/bench/seeds"
+	"synclab/bench/walk"
 	"synclab/proxier"
-	"synclab/proxier/walk"
 	"synclab/sim/random"
 )
 

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"synclab/bench/netns"
-	"synclab/proxier/walk"
+	"synclab/bench/walk"
 )
 
 // wire sends real packets in a node's network namespace: into the node's device, as if from outside, or from the node

@@ -12,10 +12,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"synclab/bench/walk"
 	"synclab/proxier"
 	"synclab/proxier/iptables"
 	"synclab/proxier/nftables"
-	"synclab/proxier/walk"
 )
 
 // The properties, with the numbers of the invariants.

@@ -7,11 +7,11 @@ import (
 	"strings"
 	"time"
 
+	"synclab/bench/walk"
 	"synclab/proxier/iptables"
 	"synclab/proxier/iptables/rule"
 	"synclab/proxier/nftables"
 	"synclab/proxier/tracker"
-	"synclab/proxier/walk"
 )
 
 // kernel replaces the kernel for one family. While time passes, only the proxier may call its methods.

@@ -12,8 +12,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"synclab/bench/walk"
 	"synclab/proxier/nftables"
-	"synclab/proxier/walk"
+	"synclab/proxier/nftables/objects"
 )
 
 // nftable is the nf_tables table of one family: a model with time, faults and external writes. It outlives the proxier.
@@ -106,7 +107,7 @@ var nftMeddlings = []struct {
 		for i := range key {
 			key[i] = byte(rng.Uint32())
 		}
-		set.Elements[string(key)] = nftables.Element{Value: make([]byte, set.ValueLen)}
+		set.Elements[string(key)] = objects.Element{Value: make([]byte, set.ValueLen)}
 	}},
 }
 
@@ -167,7 +168,7 @@ func (t *nftable) differs(f fresh) string {
 	if err != nil {
 		return "\n  " + err.Error()
 	}
-	rules, err := f.nftables.Rules()
+	rules, err := walk.CompileNftables(f.nftables.Family, &f.nftables.Table)
 	if err != nil {
 		return "\n  the fresh table: " + err.Error()
 	}
@@ -189,7 +190,7 @@ func (t *nftable) differs(f fresh) string {
 func (t *nftable) walker(w walk.NodeAddresses) (*walk.Walker, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	rules, err := t.model.Rules()
+	rules, err := walk.CompileNftables(t.model.Family, &t.model.Table)
 	if err != nil {
 		return nil, err
 	}

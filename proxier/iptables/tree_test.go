@@ -12,11 +12,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"synclab/bench/walk"
 	"synclab/proxier/backend"
 	"synclab/proxier/iptables/rule"
 	"synclab/proxier/plan"
 	"synclab/proxier/tracker"
-	"synclab/proxier/walk"
 )
 
 // serving returns a planned Service port with an endpoint and a cluster IP, for some with a NodePort and other

@@ -6,8 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"synclab/bench/walk"
 	"synclab/proxier/plan"
-	"synclab/proxier/walk"
 )
 
 // Neighbours cannot reach loopback, as in layout classic, not even with packets that belong to no flow.

@@ -6,7 +6,7 @@
 //
 //  1. Ruleset takes the changes of the plan (Update) and stores what is installed.
 //  2. It writes transactions to a writer. One writer is the encoder, which appends netlink messages to a buffer. The
-//     other is Model, the same table in memory, which the ruleset evaluator (package walk) evaluates.
+//     other is Model, the same table in memory (package objects), which the ruleset evaluator compiles.
 //  3. The socket sends each batch to the kernel with one sendmsg and reads the answer.
 //  4. Backend decides between a partial and a full sync, and recovers when the kernel refuses rules.
 //

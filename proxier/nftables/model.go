@@ -4,21 +4,20 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/google/nftables/expr"
 	corev1 "k8s.io/api/core/v1"
+
+	"synclab/proxier/nftables/objects"
 )
 
 // Model is one table in memory: the kernel's content after the same transactions. The ruleset evaluator evaluates it.
 // It refuses what the kernel would refuse.
 type Model struct {
+	objects.Table
 	Family corev1.IPFamily
-	Name   string
 	Exists bool
-	Chains map[string]*Chain
-	Sets   map[string]*Set
 
 	// Committed, when set, is called after every transaction.
 	Committed func(*Model)
@@ -30,46 +29,15 @@ type Model struct {
 	err            error
 }
 
-// Chain of a Model.
-type Chain struct {
-	// Type is "nat" or "filter" and Hook NF_INET_* for a base chain. Other chains have no Type.
-	Type     string
-	Hook     uint32
-	Priority int32
-	Rules    [][]expr.Any
-}
-
-// Set or map of a Model.
-type Set struct {
-	KeyLen, ValueLen int // bytes; of a set and of a map of verdicts, ValueLen is 0
-	Verdicts         bool
-	Dynamic          bool // written by rules
-	Elements         map[string]Element
-}
-
-// Element of a Set: its value or its verdict.
-type Element struct {
-	Value   []byte
-	Verdict expr.Verdict
-}
-
 // NewModel returns a Model without a table.
-func NewModel(family corev1.IPFamily) *Model { return &Model{Family: family, Name: tableNames[0]} }
+func NewModel(family corev1.IPFamily) *Model {
+	return &Model{Family: family, Table: objects.Table{Name: tableNames[0]}}
+}
 
 // Clone returns a copy. It shares rules and values, which never change.
 func (m *Model) Clone() *Model {
 	c := *m
-	c.Chains, c.Sets = map[string]*Chain{}, map[string]*Set{}
-	for name, chain := range m.Chains {
-		copied := *chain
-		copied.Rules = slices.Clone(chain.Rules)
-		c.Chains[name] = &copied
-	}
-	for name, s := range m.Sets {
-		copied := *s
-		copied.Elements = maps.Clone(s.Elements)
-		c.Sets[name] = &copied
-	}
+	c.Table = m.Table.Clone()
 	return &c
 }
 
@@ -83,15 +51,15 @@ func (m *Model) createTable() {
 	if m.Exists {
 		m.fail("already exists")
 	}
-	m.Exists, m.Chains, m.Sets = true, map[string]*Chain{}, map[string]*Set{}
+	m.Exists, m.Chains, m.Sets = true, map[string]*objects.Chain{}, map[string]*objects.Set{}
 }
 
 func (m *Model) deleteTable() { m.Exists, m.Chains, m.Sets = false, nil, nil }
 
 func (m *Model) createSet(s set) {
-	m.Sets[s.String()] = &Set{
+	m.Sets[s.String()] = &objects.Set{
 		KeyLen: s.keyLen(m.Family), ValueLen: s.valueLen(m.Family), Verdicts: s.verdicts(),
-		Dynamic: specs[s].dynamic, Elements: map[string]Element{},
+		Dynamic: specs[s].dynamic, Elements: map[string]objects.Element{},
 	}
 }
 
@@ -99,7 +67,7 @@ func (m *Model) createChain(name string, h *hook) {
 	if m.Chains[name] != nil {
 		m.fail("chain %s already exists", name)
 	}
-	c := &Chain{}
+	c := &objects.Chain{}
 	if h != nil {
 		c.Type, c.Hook, c.Priority = h.typ, h.number, h.priority
 	}
@@ -171,7 +139,7 @@ func (m *Model) add(s set, elements []byte) {
 		if old, there := to.Elements[key]; there && !bytes.Equal(old.Value, value) {
 			m.fail("set %s: element %x already exists with another value", s, key)
 		}
-		to.Elements[key] = Element{Value: value}
+		to.Elements[key] = objects.Element{Value: value}
 	}
 }
 
@@ -179,7 +147,7 @@ func (m *Model) addVerdict(s set, key []byte, v expr.Verdict) {
 	if v.Chain != "" && m.Chains[v.Chain] == nil {
 		m.fail("set %s: chain %s is missing", s, v.Chain)
 	}
-	m.Sets[s.String()].Elements[string(key)] = Element{Verdict: v}
+	m.Sets[s.String()].Elements[string(key)] = objects.Element{Verdict: v}
 }
 
 func (m *Model) remove(s set, keys []byte) {

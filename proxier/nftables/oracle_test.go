@@ -8,10 +8,10 @@ import (
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"synclab/bench/walk"
 	"synclab/proxier/backend"
 	"synclab/proxier/iptables"
 	"synclab/proxier/plan"
-	"synclab/proxier/walk"
 )
 
 var quietClock clock.PassiveClock = clocktesting.NewFakePassiveClock(time.Unix(0, 0))
@@ -31,7 +31,7 @@ func loaded(t *testing.T, settings backend.Settings, ports []*plan.ServicePort) 
 
 func rulesOf(t *testing.T, m *Model) *walk.Rules {
 	t.Helper()
-	rules, err := m.Rules()
+	rules, err := walk.CompileNftables(m.Family, &m.Table)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,10 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"synclab/bench/walk"
 	"synclab/proxier/backend"
 	"synclab/proxier/plan"
 	"synclab/proxier/tracker"
-	"synclab/proxier/walk"
 )
 
 // cluster makes random events with few addresses, where Services conflict: over addresses and NodePorts most of all.

@@ -11,8 +11,9 @@ import (
 	"slices"
 	"testing"
 
+	"synclab/bench/walk"
+	"synclab/proxier/nftables/objects"
 	"synclab/proxier/plan"
-	"synclab/proxier/walk"
 )
 
 // content returns the content of a model without details that may differ between two equivalent ones: which slot an
@@ -157,8 +158,7 @@ func torn(t *testing.T, before, after *Model, seen int, chains *Model) *walk.Rul
 		}
 	}
 	// A new chain is empty for packets that entered before. A deleted chain still exists for them.
-	both := *chains
-	both.Chains = maps.Clone(chains.Chains)
+	both := objects.Table{Name: chains.Name, Chains: maps.Clone(chains.Chains), Sets: map[string]*objects.Set{}}
 	for name, c := range before.Chains {
 		if both.Chains[name] == nil {
 			both.Chains[name] = c
@@ -166,20 +166,16 @@ func torn(t *testing.T, before, after *Model, seen int, chains *Model) *walk.Rul
 	}
 	for name := range after.Chains {
 		if both.Chains[name] == nil {
-			both.Chains[name] = &Chain{}
+			both.Chains[name] = &objects.Chain{}
 		}
 	}
-	n := walk.NewNftables(before.Family)
-	err := both.fill(n, func(name string) *Model {
+	for name := range chains.Sets {
+		both.Sets[name] = after.Sets[name]
 		if old[name] {
-			return before
+			both.Sets[name] = before.Sets[name]
 		}
-		return after
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
-	rules, err := n.Rules()
+	rules, err := walk.CompileNftables(before.Family, &both)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -360,13 +356,7 @@ func TestBothTables(t *testing.T) {
 			c.take()
 			_, fresh := loaded(t, settings, c.plan.Ports())
 			fresh.Name = tableNames[1]
-			n := walk.NewNftables(c.family)
-			for _, m := range []*Model{fresh, old} {
-				if err := m.AddTo(n); err != nil {
-					t.Fatal(err)
-				}
-			}
-			rules, err := n.Rules()
+			rules, err := walk.CompileNftables(c.family, &fresh.Table, &old.Table)
 			if err != nil {
 				t.Fatal(err)
 			}

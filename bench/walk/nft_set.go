@@ -19,23 +19,19 @@ const (
 	registerWordSize = 4
 )
 
-// Set is the form of a set or a map of nf_tables.
-type Set struct {
-	Name string
-	// KeySize and ValueSize in bytes. A set that is no map has no value.
-	KeySize, ValueSize int
-	// Verdicts: a map of verdicts.
-	Verdicts bool
-	// Ranges: keys are intervals. In a concatenation, each field has a separate interval.
-	Ranges bool
-	// Fields are the sizes of the parts of a concatenation, without padding; nil without concatenation or without
-	// ranges.
-	Fields []int
-}
-
-// nftSet is a set with its elements.
+// nftSet is a set or a map of nf_tables with its elements.
 type nftSet struct {
-	Set
+	name string
+	// keySize and valueSize in bytes. A set that is no map has no value.
+	keySize, valueSize int
+	// verdicts: a map of verdicts.
+	verdicts bool
+	// ranges: keys are intervals. In a concatenation, each field has a separate interval.
+	ranges bool
+	// fields are the sizes of the parts of a concatenation, without padding; nil without concatenation or without
+	// ranges.
+	fields []int
+
 	table  *nftTable
 	number int32 // among all sets, as the key of client state
 
@@ -55,27 +51,38 @@ type nftElement struct {
 	target      nftVerdict // compiled
 }
 
-func (n *Nftables) newSet(f fields) error {
+func (n *nftables) newSet(f fields) error {
 	name, flags := f.text(unix.NFTA_SET_NAME), f.number(unix.NFTA_SET_FLAGS)
 	if unknown := flags &^ setsKnownFlags; unknown != 0 {
 		return fmt.Errorf("set %s: flags %#x are %w", name, unknown, errNotKnown)
 	}
-	s := Set{
-		Name: name, KeySize: int(f.number(unix.NFTA_SET_KEY_LEN)), ValueSize: int(f.number(unix.NFTA_SET_DATA_LEN)),
-		Verdicts: f.number(unix.NFTA_SET_DATA_TYPE) == unix.NFT_DATA_VERDICT, Ranges: flags&unix.NFT_SET_INTERVAL != 0,
+	s := nftSet{
+		name: name, keySize: int(f.number(unix.NFTA_SET_KEY_LEN)), valueSize: int(f.number(unix.NFTA_SET_DATA_LEN)),
+		verdicts: f.number(unix.NFTA_SET_DATA_TYPE) == unix.NFT_DATA_VERDICT, ranges: flags&unix.NFT_SET_INTERVAL != 0,
 	}
-	if s.Verdicts || flags&unix.NFT_SET_MAP == 0 {
-		s.ValueSize = 0
+	if s.verdicts || flags&unix.NFT_SET_MAP == 0 {
+		s.valueSize = 0
 	}
 	desc, err := f[unix.NFTA_SET_DESC].table()
 	if err == nil {
-		s.Fields, err = readFields(desc[setDescConcat])
+		s.fields, err = readFields(desc[setDescConcat])
 	}
 	if err != nil {
 		return fmt.Errorf("set %s: %w", name, err)
 	}
-	n.Set(f.text(unix.NFTA_SET_TABLE), s)
+	n.addSet(f.text(unix.NFTA_SET_TABLE), s)
 	return nil
+}
+
+// addSet adds a set or a map, unless it exists.
+func (n *nftables) addSet(table string, s nftSet) *nftSet {
+	t := n.table(table)
+	if t.sets[s.name] == nil {
+		s.table, s.number = t, int32(len(n.sets))
+		t.sets[s.name] = &s
+		n.sets = append(n.sets, &s)
+	}
+	return t.sets[s.name]
 }
 
 // readFields parses the sizes of the parts of a concatenation.
@@ -88,7 +95,7 @@ func readFields(list attributes) (sizes []int, err error) {
 	return sizes, err
 }
 
-func (n *Nftables) newElements(f fields) error {
+func (n *nftables) newElements(f fields) error {
 	table, name := f.text(unix.NFTA_SET_ELEM_LIST_TABLE), f.text(unix.NFTA_SET_ELEM_LIST_SET)
 	s, err := n.table(table).setNamed(name)
 	if err != nil {
@@ -139,7 +146,7 @@ func (s *nftSet) compile() error {
 	s.byKey, s.intervals, s.catchall = make(map[string]*nftElement, len(s.listed)), nil, nil
 	for i := range s.listed {
 		e := &s.listed[i]
-		if s.Verdicts && !e.end {
+		if s.verdicts && !e.end {
 			target, err := s.table.resolve(e.verdict)
 			if err != nil {
 				return fmt.Errorf("element %x: %w", e.key, err)
@@ -149,15 +156,15 @@ func (s *nftSet) compile() error {
 		switch {
 		case e.catchall:
 			s.catchall = e
-		case s.Ranges:
+		case s.ranges:
 			s.intervals = append(s.intervals, *e)
-		case len(e.key) != s.KeySize:
-			return fmt.Errorf("element %x: a key of %d bytes, not %d", e.key, len(e.key), s.KeySize)
+		case len(e.key) != s.keySize:
+			return fmt.Errorf("element %x: a key of %d bytes, not %d", e.key, len(e.key), s.keySize)
 		default:
 			s.byKey[string(e.key)] = e
 		}
 	}
-	if s.Ranges && len(s.Fields) < 2 {
+	if s.ranges && len(s.fields) < 2 {
 		s.closeIntervals()
 	}
 	return nil
@@ -181,7 +188,7 @@ func (s *nftSet) closeIntervals() {
 			continue
 		}
 		if len(e.keyEnd) == 0 {
-			e.keyEnd = bytes.Repeat([]byte{0xff}, s.KeySize)
+			e.keyEnd = bytes.Repeat([]byte{0xff}, s.keySize)
 			if i+1 < len(s.intervals) {
 				e.keyEnd = before(s.intervals[i+1].key)
 			}
@@ -205,7 +212,7 @@ func before(key attributes) attributes {
 
 // find looks a key up in the set's own elements.
 func (s *nftSet) find(key []byte) *nftElement {
-	if !s.Ranges {
+	if !s.ranges {
 		if e, there := s.byKey[string(key)]; there {
 			return e
 		}
@@ -225,9 +232,9 @@ func (s *nftSet) inside(e *nftElement, key []byte) bool {
 	if len(end) == 0 {
 		end = e.key
 	}
-	fields := s.Fields
+	fields := s.fields
 	if len(fields) == 0 {
-		fields = []int{s.KeySize}
+		fields = []int{s.keySize}
 	}
 	at := 0
 	for _, size := range fields {

@@ -224,7 +224,7 @@ func runBitwise(_ *Walker, s *state, op *nftOp) nftVerdict {
 }
 
 func runLookup(w *Walker, s *state, op *nftOp) nftVerdict {
-	key := s.registers[op.from : op.from+op.set.KeySize]
+	key := s.registers[op.from : op.from+op.set.keySize]
 	data, there := op.set.recall(w, s, key)
 	if there && op.to >= 0 {
 		s.load(op.to, data)
@@ -246,7 +246,7 @@ func (set *nftSet) recall(w *Walker, s *state, key []byte) ([]byte, bool) {
 }
 
 func runLookupVerdict(_ *Walker, s *state, op *nftOp) nftVerdict {
-	e := op.set.find(s.registers[op.from : op.from+op.set.KeySize])
+	e := op.set.find(s.registers[op.from : op.from+op.set.keySize])
 	if e == nil {
 		return broken
 	}
@@ -254,7 +254,7 @@ func runLookupVerdict(_ *Walker, s *state, op *nftOp) nftVerdict {
 }
 
 func runDynset(w *Walker, s *state, op *nftOp) nftVerdict {
-	key := s.registers[op.from : op.from+op.set.KeySize]
+	key := s.registers[op.from : op.from+op.set.keySize]
 	m := memory{list: op.set.number, key: string(key), value: string(s.registers[op.to : op.to+op.size]), gone: op.inverted}
 	if op.number == unix.NFT_DYNSET_OP_ADD {
 		if _, there := op.set.recall(w, s, key); there {

@@ -11,9 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Nftables collects the tables of one nf_tables family and compiles them. A model of the tables adds them part by part
-// (nft_model.go), a kernel as messages (Message). Names are unique within a table.
-type Nftables struct {
+// nftables collects the tables of one nf_tables family and compiles them. They come from memory (nft_model.go), or from
+// a kernel as messages. Names are unique within a table.
+type nftables struct {
 	ipv4   bool
 	tables map[string]*nftTable
 	chains []*nftChain // in order of arrival
@@ -32,24 +32,32 @@ type nftChain struct {
 	index int32
 	rules []attributes // expressions of each rule
 
-	base *BaseChain
+	base *baseChain
 }
 
-// NewNftables makes an empty ruleset.
-func NewNftables(family corev1.IPFamily) *Nftables {
-	return &Nftables{ipv4: family == corev1.IPv4Protocol, tables: map[string]*nftTable{}}
+// baseChain is the hook of a base chain.
+type baseChain struct {
+	kind     string // "filter", "nat" or "route"
+	hook     uint32 // NF_INET_PRE_ROUTING and so on
+	priority int32
+	drop     bool // policy
 }
 
-func (n *Nftables) table(name string) *nftTable {
+// newNftables makes an empty ruleset.
+func newNftables(family corev1.IPFamily) *nftables {
+	return &nftables{ipv4: family == corev1.IPv4Protocol, tables: map[string]*nftTable{}}
+}
+
+func (n *nftables) table(name string) *nftTable {
 	if n.tables[name] == nil {
 		n.tables[name] = &nftTable{name: name, chains: map[string]*nftChain{}, sets: map[string]*nftSet{}}
 	}
 	return n.tables[name]
 }
 
-// Message adds the content of an nf_tables message. kind is one of NFT_MSG_NEWTABLE, NEWCHAIN, NEWSET, NEWSETELEM and
+// message adds the content of an nf_tables message. kind is one of NFT_MSG_NEWTABLE, NEWCHAIN, NEWSET, NEWSETELEM and
 // NEWRULE; attrs follow its header. A rule is appended to its chain.
-func (n *Nftables) Message(kind uint16, attrs []byte) error {
+func (n *nftables) message(kind uint16, attrs []byte) error {
 	f, err := attributes(attrs).table()
 	if err != nil {
 		return err
@@ -70,24 +78,40 @@ func (n *Nftables) Message(kind uint16, attrs []byte) error {
 	return fmt.Errorf("message %d is not known", kind)
 }
 
-func (n *Nftables) newChain(f fields) error {
+func (n *nftables) newChain(f fields) error {
 	name := f.text(unix.NFTA_CHAIN_NAME)
-	var b *BaseChain
+	var b *baseChain
 	if hook, isBase := f[unix.NFTA_CHAIN_HOOK]; isBase {
 		h, err := hook.table()
 		if err != nil {
 			return fmt.Errorf("chain %s: %w", name, err)
 		}
 		_, hasPolicy := f[unix.NFTA_CHAIN_POLICY]
-		b = &BaseChain{
-			Type: f.text(unix.NFTA_CHAIN_TYPE), Hook: h.number(unix.NFTA_HOOK_HOOKNUM), Priority: int32(h.number(unix.NFTA_HOOK_PRIORITY)),
-			Drop: hasPolicy && f.number(unix.NFTA_CHAIN_POLICY) == nfDrop,
+		b = &baseChain{
+			kind: f.text(unix.NFTA_CHAIN_TYPE), hook: h.number(unix.NFTA_HOOK_HOOKNUM), priority: int32(h.number(unix.NFTA_HOOK_PRIORITY)),
+			drop: hasPolicy && f.number(unix.NFTA_CHAIN_POLICY) == nfDrop,
 		}
 	}
-	return n.Chain(f.text(unix.NFTA_CHAIN_TABLE), name, b)
+	_, err := n.addChain(f.text(unix.NFTA_CHAIN_TABLE), name, b)
+	return err
 }
 
-func (n *Nftables) newRule(f fields) error {
+// addChain adds a chain, unless it exists; b is nil for a chain that is no base chain.
+func (n *nftables) addChain(table, name string, b *baseChain) (*nftChain, error) {
+	t := n.table(table)
+	if c := t.chains[name]; c != nil {
+		return c, nil
+	}
+	if b != nil && b.hook > unix.NF_INET_POST_ROUTING {
+		return nil, fmt.Errorf("chain %s: hook %d is %w", name, b.hook, errNotKnown)
+	}
+	c := &nftChain{table: t, name: name, index: int32(len(n.chains)), base: b}
+	t.chains[name] = c
+	n.chains = append(n.chains, c)
+	return c, nil
+}
+
+func (n *nftables) newRule(f fields) error {
 	table, name := f.text(unix.NFTA_RULE_TABLE), f.text(unix.NFTA_RULE_CHAIN)
 	c := n.table(table).chains[name]
 	if c == nil {
@@ -97,12 +121,12 @@ func (n *Nftables) newRule(f fields) error {
 	return nil
 }
 
-// Rules compiles the tables. Errors name the rule.
-func (n *Nftables) Rules() (*Rules, error) {
+// rules compiles the tables. Errors name the rule.
+func (n *nftables) rules() (*Rules, error) {
 	r := &Rules{ipv4: n.ipv4, chains: make([]chain, len(n.chains))}
 	for _, s := range n.sets {
 		if err := s.compile(); err != nil {
-			return nil, fmt.Errorf("table %s: set %s: %w", s.table.name, s.Name, err)
+			return nil, fmt.Errorf("table %s: set %s: %w", s.table.name, s.name, err)
 		}
 	}
 	for i, c := range n.chains {
@@ -117,7 +141,7 @@ func (n *Nftables) Rules() (*Rules, error) {
 		r.chains[i] = chain{table: c.table.name, name: c.name, service: isServiceChainNft(c.name), rules: rules}
 		if b := c.base; b != nil {
 			// The kernel numbers the hooks in the same order.
-			r.bases[b.Hook] = append(r.bases[b.Hook], base{chain: c.index, priority: int(b.Priority), nat: b.Type == "nat", drop: b.Drop})
+			r.bases[b.hook] = append(r.bases[b.hook], base{chain: c.index, priority: int(b.priority), nat: b.kind == "nat", drop: b.drop})
 		}
 	}
 	for hook := range r.bases {

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/netns"
+	"synclab/proxier/nftables/objects"
 )
 
 func TestMain(m *testing.M) { os.Exit(netns.TestMain(m)) }
@@ -178,47 +179,51 @@ func TestNftablesRefuses(t *testing.T) {
 	}
 }
 
-// The parts of a model give the same rules as the kernel's messages.
-func TestModelOfNftables(t *testing.T) {
-	n := NewNftables(corev1.IPv4Protocol)
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	must(n.Chain("t", "pre", &BaseChain{Type: "nat", Hook: unix.NF_INET_PRE_ROUTING, Priority: -100}))
-	must(n.Chain("t", "lean", nil))
-	n.Set("t", Set{Name: "frontends", KeySize: 12, Verdicts: true})
-	n.Set("t", Set{Name: "endpoints", KeySize: 8, ValueSize: 8})
+// A table in memory gives the same rules as the kernel's messages.
+func TestCompileNftables(t *testing.T) {
 	addr := func(text string) []byte { return netip.MustParseAddr(text).AsSlice() }
-	must(n.Verdict("t", "frontends", append(addr("10.96.0.1"), 6, 0, 0, 0, 0, 80, 0, 0), expr.Verdict{Kind: expr.VerdictGoto, Chain: "lean"}))
+	endpoints := map[string]objects.Element{}
 	for i, ep := range []string{"10.128.0.1", "10.128.0.2"} {
 		key := binary.NativeEndian.AppendUint32(addr("10.96.0.1"), uint32(i))
-		must(n.Element("t", "endpoints", key, append(addr(ep), 0x1f, 0x90, 0, 0)))
+		endpoints[string(key)] = objects.Element{Value: append(addr(ep), 0x1f, 0x90, 0, 0)}
 	}
+	frontend := string(append(addr("10.96.0.1"), 6, 0, 0, 0, 0, 80, 0, 0))
 	daddr := &expr.Payload{DestRegister: 8, Base: expr.PayloadBaseNetworkHeader, Offset: 16, Len: 4}
-	must(n.Rule("t", "pre", []expr.Any{
-		daddr, &expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 9},
-		&expr.Payload{DestRegister: 10, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
-		&expr.Lookup{SourceRegister: 8, SetName: "frontends", IsDestRegSet: true},
-	}))
-	must(n.Rule("t", "lean", []expr.Any{
-		daddr, &expr.Numgen{Register: 9, Modulus: 2, Type: unix.NFT_NG_RANDOM},
-		&expr.Lookup{SourceRegister: 8, DestRegister: 12, IsDestRegSet: true, SetName: "endpoints"},
-		&expr.Counter{},
-		&expr.NAT{Type: expr.NATTypeDestNAT, Family: unix.NFPROTO_IPV4, RegAddrMin: 12, RegProtoMin: 13},
-	}))
-	rules, err := n.Rules()
-	must(err)
+	table := &objects.Table{
+		Name: "t",
+		Sets: map[string]*objects.Set{
+			"frontends": {KeyLen: 12, Verdicts: true, Elements: map[string]objects.Element{
+				frontend: {Verdict: expr.Verdict{Kind: expr.VerdictGoto, Chain: "lean"}},
+			}},
+			"endpoints": {KeyLen: 8, ValueLen: 8, Elements: endpoints},
+		},
+		Chains: map[string]*objects.Chain{
+			"pre": {Type: "nat", Hook: unix.NF_INET_PRE_ROUTING, Priority: -100, Rules: [][]expr.Any{{
+				daddr, &expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 9},
+				&expr.Payload{DestRegister: 10, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
+				&expr.Lookup{SourceRegister: 8, SetName: "frontends", IsDestRegSet: true},
+			}}},
+			"lean": {Rules: [][]expr.Any{{
+				daddr, &expr.Numgen{Register: 9, Modulus: 2, Type: unix.NFT_NG_RANDOM},
+				&expr.Lookup{SourceRegister: 8, DestRegister: 12, IsDestRegSet: true, SetName: "endpoints"},
+				&expr.Counter{},
+				&expr.NAT{Type: expr.NATTypeDestNAT, Family: unix.NFPROTO_IPV4, RegAddrMin: 12, RegProtoMin: 13},
+			}}},
+		},
+	}
+	rules, err := CompileNftables(corev1.IPv4Protocol, table)
+	if err != nil {
+		t.Fatal(err)
+	}
 	v, err := New(rules, world4).Walk(packet4("veth1", "10.128.0.2:1000", "10.96.0.1:80", TCP))
-	must(err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if got, want := v.String(), "dnat to 10.128.0.1:8080: 0.5; dnat to 10.128.0.2:8080: 0.5"; got != want || v.Crossed.Total != 2 {
 		t.Errorf("%s (crossed %d), want %s (2)", got, v.Crossed.Total, want)
 	}
-	must(n.Chain("t", "bad", nil))
-	must(n.Rule("t", "bad", []expr.Any{&expr.Verdict{Kind: expr.VerdictJump, Chain: "nowhere"}}))
-	if _, err := n.Rules(); err == nil || !strings.Contains(err.Error(), `chain "nowhere" is missing`) {
+	table.Chains["bad"] = &objects.Chain{Rules: [][]expr.Any{{&expr.Verdict{Kind: expr.VerdictJump, Chain: "nowhere"}}}}
+	if _, err := CompileNftables(corev1.IPv4Protocol, table); err == nil || !strings.Contains(err.Error(), `chain "nowhere" is missing`) {
 		t.Errorf("a jump nowhere: %v", err)
 	}
 }
@@ -226,15 +231,15 @@ func TestModelOfNftables(t *testing.T) {
 func FuzzNftablesMessage(f *testing.F) {
 	f.Add(uint16(unix.NFT_MSG_NEWRULE), []byte{4, 0, 1, 0})
 	f.Fuzz(func(t *testing.T, kind uint16, attrs []byte) {
-		n := NewNftables(corev1.IPv4Protocol)
-		if err := n.Chain("", "", &BaseChain{Type: "nat", Hook: unix.NF_INET_PRE_ROUTING}); err != nil {
+		n := newNftables(corev1.IPv4Protocol)
+		if _, err := n.addChain("", "", &baseChain{kind: "nat", hook: unix.NF_INET_PRE_ROUTING}); err != nil {
 			t.Fatal(err)
 		}
-		n.Set("", Set{KeySize: 4, ValueSize: 4})
-		if n.Message(kind, attrs) != nil {
+		n.addSet("", nftSet{keySize: 4, valueSize: 4})
+		if n.message(kind, attrs) != nil {
 			return
 		}
-		rules, err := n.Rules()
+		rules, err := n.rules()
 		if err != nil {
 			return
 		}

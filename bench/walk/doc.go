@@ -6,8 +6,8 @@
 // The path of a packet:
 //
 //  1. Rules are compiled from typed tables of iptables (CompileIptables, ParseIptables) or from nf_tables objects: those
-//     of a model, or those read from a kernel (Nftables, ReadNftables). An unknown match or target is an error that names
-//     the rule; nothing is ignored.
+//     in memory (CompileNftables), or those read from a kernel (ReadNftables). An unknown match or target is an error that
+//     names the rule; nothing is ignored.
 //  2. A Packet is the first one of a flow. It enters at PREROUTING by a device, or at OUTPUT when the node itself sends
 //     it. It crosses the base chains of each hook by priority. After PREROUTING comes INPUT or FORWARD, by the node's
 //     addresses (type NodeAddresses). After FORWARD or OUTPUT comes POSTROUTING. A packet from the node to itself enters again

@@ -304,16 +304,16 @@ func compileLookup(f fields, t *nftTable) (op nftOp, err error) {
 	if op.set, err = t.setNamed(f.text(unix.NFTA_LOOKUP_SET)); err != nil {
 		return op, err
 	}
-	if op.from, err = register(f, unix.NFTA_LOOKUP_SREG, op.set.KeySize); err != nil {
+	if op.from, err = register(f, unix.NFTA_LOOKUP_SREG, op.set.keySize); err != nil {
 		return op, err
 	}
 	switch _, takes := f[unix.NFTA_LOOKUP_DREG]; {
 	case !takes:
 		op.to = -1
-	case op.set.Verdicts:
+	case op.set.verdicts:
 		op.run = runLookupVerdict
 	default:
-		op.to, err = register(f, unix.NFTA_LOOKUP_DREG, op.set.ValueSize)
+		op.to, err = register(f, unix.NFTA_LOOKUP_DREG, op.set.valueSize)
 	}
 	return op, err
 }
@@ -329,11 +329,11 @@ func compileDynset(f fields, t *nftTable) (op nftOp, err error) {
 	if op.set, err = t.setNamed(f.text(unix.NFTA_DYNSET_SET_NAME)); err != nil {
 		return op, err
 	}
-	if op.from, err = register(f, unix.NFTA_DYNSET_SREG_KEY, op.set.KeySize); err != nil {
+	if op.from, err = register(f, unix.NFTA_DYNSET_SREG_KEY, op.set.keySize); err != nil {
 		return op, err
 	}
-	if op.set.ValueSize > 0 && !op.inverted {
-		op.size = op.set.ValueSize
+	if op.set.valueSize > 0 && !op.inverted {
+		op.size = op.set.valueSize
 		op.to, err = register(f, unix.NFTA_DYNSET_SREG_DATA, op.size)
 	}
 	return op, err

@@ -17,11 +17,11 @@ func ReadNftables(family corev1.IPFamily, tables ...string) (*Rules, error) {
 	}
 	defer s.Close()
 	const tries = 10 // other processes may write meanwhile
-	var n *Nftables
+	var n *nftables
 	for try := 1; ; try++ {
-		n = NewNftables(family)
+		n = newNftables(family)
 		for _, table := range tables {
-			if err = s.Dump(family, table, n.Message); err != nil {
+			if err = s.Dump(family, table, n.message); err != nil {
 				break
 			}
 		}
@@ -32,7 +32,7 @@ func ReadNftables(family corev1.IPFamily, tables ...string) (*Rules, error) {
 	if err != nil {
 		return nil, err
 	}
-	rules, err := n.Rules()
+	rules, err := n.rules()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", family, err)
 	}
