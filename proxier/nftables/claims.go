@@ -115,8 +115,8 @@ func limited(p *plan.ServicePort) bool {
 	return p.HasEndpoints && len(p.LoadBalancerVIPs) > 0 && len(p.SourceRanges) > 0
 }
 
-// slot has the claims of a place and its installed elements.
-type slot struct {
+// placeState has the claims of a place and its installed elements.
+type placeState struct {
 	claims []claim
 	// class and lists are installed for a frontend; refusal for a refused one, 1 for one that is only present.
 	class   Class
@@ -130,7 +130,7 @@ type list struct {
 	id    ID
 }
 
-func (s *slot) put(c claim) {
+func (s *placeState) put(c claim) {
 	i, found := slices.BinarySearchFunc(s.claims, &c, func(a claim, b *claim) int { return a.compare(b) })
 	if !found {
 		s.claims = slices.Insert(s.claims, i, c)
@@ -138,7 +138,7 @@ func (s *slot) put(c claim) {
 }
 
 // take removes the claims of a Service port.
-func (s *slot) take(e *entry) {
+func (s *placeState) take(e *entry) {
 	s.claims = slices.DeleteFunc(s.claims, func(c claim) bool { return c.of == e })
 }
 
@@ -174,7 +174,7 @@ type way struct {
 }
 
 // ways returns the claims that packets may reach, in order. Variants distinguish equal ones.
-func (s *slot) ways(p place) (ways []way) {
+func (s *placeState) ways(p place) (ways []way) {
 	for i := range s.claims {
 		c := &s.claims[i]
 		ways = append(ways, way{c, list{c.classOf(p.set == setNodePorts), c.of.id}})
@@ -192,7 +192,7 @@ func (s *slot) ways(p place) (ways []way) {
 
 // setVariants gives each way a separate class: the one installed for its Service port, or else an unused one. A packet
 // that read a class before must not find another Service port by it, which may have limited sources.
-func (s *slot) setVariants(ways []way) {
+func (s *placeState) setVariants(ways []way) {
 	if len(ways) == 1 && len(s.lists) == 0 {
 		return
 	}

@@ -18,7 +18,7 @@ type Ruleset struct {
 	rules   *rules
 	entries map[tracker.ServicePortName]*entry
 	ids     map[ID]*entry
-	places  map[place]*slot
+	places  map[place]*placeState
 	// chains of classes that are installed, with the number of their rules.
 	chains map[Class]int
 	idle   idleClasses
@@ -80,7 +80,7 @@ func NewRuleset(settings backend.Settings) *Ruleset {
 		rules:     newRules(settings),
 		entries:   map[tracker.ServicePortName]*entry{},
 		ids:       map[ID]*entry{},
-		places:    map[place]*slot{},
+		places:    map[place]*placeState{},
 		chains:    map[Class]int{},
 		idle:      newIdleClasses(),
 		prints:    map[Class][sha256.Size]byte{},
@@ -207,7 +207,7 @@ func (r *Ruleset) reserve(ports []*plan.ServicePort) {
 	}
 	r.entries = make(map[tracker.ServicePortName]*entry, len(ports))
 	r.ids = make(map[ID]*entry, len(ports))
-	r.places = make(map[place]*slot, places)
+	r.places = make(map[place]*placeState, places)
 	r.hairpin = make(map[host]int32, endpoints)
 	r.touched = make([]place, 0, places)
 	r.unfilled = make([]tracker.ServicePortName, 0, len(ports))
@@ -281,7 +281,7 @@ func (r *Ruleset) change(name tracker.ServicePortName, port *plan.ServicePort) {
 		eachClaim(port, proto, func(p place, role role, rank int) {
 			s := r.places[p]
 			if s == nil {
-				s = &slot{}
+				s = &placeState{}
 				r.places[p] = s
 			}
 			s.put(claim{e, role, rank})

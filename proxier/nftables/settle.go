@@ -24,7 +24,7 @@ func (r *Ruleset) settle() {
 	r.settleHosts()
 }
 
-func (r *Ruleset) settleFrontend(p place, s *slot) {
+func (r *Ruleset) settleFrontend(p place, s *placeState) {
 	ways := s.ways(p)
 	class, old := decide(p, ways), s.class
 	if class != old {
@@ -86,7 +86,7 @@ func fingerprint(ways []way) [sha256.Size]byte {
 
 // settleLists updates the elements of lists for a frontend. Deletes are deferred, because a packet may have read the
 // old class.
-func (r *Ruleset) settleLists(p place, s *slot, ways []way) {
+func (r *Ruleset) settleLists(p place, s *placeState, ways []way) {
 	width, now, then := 4*r.rules.words, &r.now[setLists], &r.then.removed[setLists]
 	for _, l := range s.lists {
 		if !slices.ContainsFunc(ways, func(w way) bool { return w.class == l.class }) {
@@ -137,7 +137,7 @@ func (r *Ruleset) touch(p place) {
 	}
 }
 
-func (r *Ruleset) settleFilter(p place, s *slot) {
+func (r *Ruleset) settleFilter(p place, s *placeState) {
 	refusal := r.refusal(p, s)
 	if refusal == s.refusal {
 		return
@@ -159,7 +159,7 @@ func (r *Ruleset) settleFilter(p place, s *slot) {
 }
 
 // refusal returns the value that the filter hooks need for a frontend key; 0: none.
-func (r *Ruleset) refusal(p place, s *slot) uint32 {
+func (r *Ruleset) refusal(p place, s *placeState) uint32 {
 	if len(s.claims) == 0 {
 		return 0
 	}

@@ -20,9 +20,9 @@ func (r *Ruleset) fill(e *entry, old, port *plan.ServicePort) {
 	e.local = r.arrange(e.id, localSlots, e.local, local, before, after)
 }
 
-// arrange writes one list of endpoints into slots. Endpoints that stay keep theirs; new ones and those from beyond the
-// new end take free ones. Deletes beyond the end are deferred: a packet may have read the old number of endpoints.
-// before and after: the list has members, for affinity.
+// arrange writes one list of endpoints into slots: an endpoint's slot is its number in the list. Endpoints that stay keep
+// theirs; new ones and those from beyond the new end take free ones. Deletes beyond the end are deferred: a packet may
+// have read the old number of endpoints. before and after: the list has members, for affinity.
 func (r *Ruleset) arrange(id ID, first uint32, old, wanted []*tracker.Endpoint, before, after bool) []*tracker.Endpoint {
 	slots := assign(old, wanted)
 	list := &r.now[setEndpoints]
@@ -57,20 +57,20 @@ func assign(old, wanted []*tracker.Endpoint) []*tracker.Endpoint {
 	if len(old) == 0 || slices.EqualFunc(old, wanted, sameTarget) {
 		return wanted
 	}
-	places := make(map[netip.AddrPort]*tracker.Endpoint, len(wanted))
+	waiting := make(map[netip.AddrPort]*tracker.Endpoint, len(wanted))
 	for _, ep := range wanted {
-		places[ep.Addr] = ep
+		waiting[ep.Addr] = ep
 	}
 	slots := make([]*tracker.Endpoint, len(wanted))
 	for i := range min(len(old), len(wanted)) {
-		if ep := places[old[i].Addr]; ep != nil {
+		if ep := waiting[old[i].Addr]; ep != nil {
 			slots[i] = ep
-			delete(places, old[i].Addr)
+			delete(waiting, old[i].Addr)
 		}
 	}
 	free := 0
 	for _, ep := range wanted {
-		if places[ep.Addr] == nil {
+		if waiting[ep.Addr] == nil {
 			continue
 		}
 		for slots[free] != nil {
