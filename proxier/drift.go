@@ -116,7 +116,7 @@ func (e *engine) compare(ctx context.Context) (again bool) {
 		e.log("drift check: cannot compare the tables", "error", err)
 	case found != "":
 		e.log("drift found", "what", found)
-		e.after.drifted(e, found)
+		e.postSync.drifted(e, found)
 		e.demandFull("drift")
 	default:
 		e.stamp, e.suspect = stamp, false

@@ -50,15 +50,15 @@ type Backend interface {
 
 // engine syncs one IP family.
 type engine struct {
-	family  corev1.IPFamily
-	opts    *Options
-	clock   clock.WithTicker
-	tracker *tracker.Tracker
-	plan    *plan.Plan
-	backend Backend
-	runner  *runner.Runner
-	after   *postSync
-	flows   *flows
+	family   corev1.IPFamily
+	opts     *Options
+	clock    clock.WithTicker
+	tracker  *tracker.Tracker
+	plan     *plan.Plan
+	backend  Backend
+	runner   *runner.Runner
+	postSync *postSync
+	flows    *flows
 
 	// syncing serializes syncs and drift checks. It guards all fields from here down to mu.
 	syncing  lock
@@ -93,7 +93,7 @@ func (e *engine) demandFull(reason string) {
 		e.full = reason
 	}
 	e.mu.Unlock()
-	e.after.queued(e)
+	e.postSync.queued(e)
 	e.runner.Trigger()
 }
 
@@ -110,7 +110,7 @@ func (e *engine) setNode(node plan.Node) {
 // trigger requests a sync if changes are pending.
 func (e *engine) trigger(pending bool) {
 	if pending {
-		e.after.queued(e)
+		e.postSync.queued(e)
 		e.runner.Trigger()
 	}
 }
@@ -119,7 +119,7 @@ func (e *engine) trigger(pending bool) {
 func (e *engine) sync(ctx context.Context) error {
 	e.syncing.Lock()
 	defer e.syncing.Unlock()
-	e.after.started(e)
+	e.postSync.started(e)
 	started := e.clock.Now()
 	changes := e.tracker.Take()
 	s := e.begin(started, changes)
@@ -197,12 +197,12 @@ func (e *engine) end(ctx context.Context, s *Sync, changes tracker.Changes, err 
 		s.Written = e.clock.Now()
 		e.succeed(s, changes)
 	}
-	e.after.synced(ctx, e, s)
+	e.postSync.synced(ctx, e, s)
 	if err == nil {
 		e.cleanFlows(ctx)
 	}
 	s.Finished = e.clock.Now()
-	e.after.ended(e, s)
+	e.postSync.ended(e, s)
 	if e.opts.OnSync != nil {
 		e.opts.OnSync(*s)
 	}
@@ -214,7 +214,7 @@ func (e *engine) end(ctx context.Context, s *Sync, changes tracker.Changes, err 
 func (e *engine) succeed(s *Sync, changes tracker.Changes) {
 	e.settled = true
 	e.tracker.Commit(changes)
-	e.after.committed(e, changes)
+	e.postSync.committed(e, changes)
 	e.refused.note(s, e.opts.settings.SyncPeriod)
 	if s.Kind == Full {
 		e.lastFull, e.suspect, e.moved = s.Started, false, true

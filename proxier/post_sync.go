@@ -32,8 +32,8 @@ type postSync struct {
 	servers map[corev1.IPFamily]*health.ServiceServers
 }
 
-func newAftercare(opts *Options) (*postSync, error) {
-	a := &postSync{
+func newPostSync(opts *Options) (*postSync, error) {
+	p := &postSync{
 		opts:    opts,
 		metrics: map[corev1.IPFamily]*metrics.Family{},
 		servers: map[corev1.IPFamily]*health.ServiceServers{},
@@ -47,7 +47,7 @@ func newAftercare(opts *Options) (*postSync, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.health, err = health.New(health.Options{
+	p.health, err = health.New(health.Options{
 		SyncPeriod: opts.settings.SyncPeriod, Families: opts.Families, Clock: opts.Clock,
 		Mode: mode(opts.Backend), Gatherer: opts.Registry, HealthzTotal: all.HealthzTotal, LivezTotal: all.LivezTotal,
 	})
@@ -55,14 +55,14 @@ func newAftercare(opts *Options) (*postSync, error) {
 		return nil, err
 	}
 	for _, family := range opts.Families {
-		a.metrics[family] = all.For(family)
+		p.metrics[family] = all.For(family)
 		if opts.ServeHealthChecks {
-			if a.servers[family], err = health.NewServiceServers(health.ServiceOptions{Family: family, Healthy: a.health.Healthy}); err != nil {
+			if p.servers[family], err = health.NewServiceServers(health.ServiceOptions{Family: family, Healthy: p.health.Healthy}); err != nil {
 				return nil, err
 			}
 		}
 	}
-	return a, nil
+	return p, nil
 }
 
 // mode returns kube-proxy's name for the proxy mode of a backend.
@@ -75,15 +75,15 @@ func mode(kind BackendKind) string {
 
 // flowsOf makes the conntrack cleanup of a family's UDP flows; nil when cleanup is off. Backend Userspace has none: its
 // rules translate to no endpoint, so all flows would seem stale.
-func (a *postSync) flowsOf(family corev1.IPFamily) (*flows, error) {
-	if a.opts.Conntrack == nil || a.opts.Backend == Userspace {
+func (p *postSync) flowsOf(family corev1.IPFamily) (*flows, error) {
+	if p.opts.Conntrack == nil || p.opts.Backend == Userspace {
 		return nil, nil
 	}
-	table, err := a.opts.Conntrack(family)
+	table, err := p.opts.Conntrack(family)
 	if err != nil {
 		return nil, fmt.Errorf("conntrack: %w", err)
 	}
-	cleaner, err := conntrack.NewCleaner(conntrack.Options{Table: table, Family: family, Local: a.nodeLocal(family)})
+	cleaner, err := conntrack.NewCleaner(conntrack.Options{Table: table, Family: family, Local: p.nodeLocal(family)})
 	if err != nil {
 		return nil, err
 	}
@@ -91,9 +91,9 @@ func (a *postSync) flowsOf(family corev1.IPFamily) (*flows, error) {
 }
 
 // nodeLocal returns a function that reads which addresses take NodePorts.
-func (a *postSync) nodeLocal(family corev1.IPFamily) func() (func(netip.Addr) bool, error) {
+func (p *postSync) nodeLocal(family corev1.IPFamily) func() (func(netip.Addr) bool, error) {
 	return func() (func(netip.Addr) bool, error) {
-		nodePorts, addrs, err := a.nodePorts(family)
+		nodePorts, addrs, err := p.nodePorts(family)
 		if err != nil {
 			return nil, err
 		}
@@ -102,12 +102,12 @@ func (a *postSync) nodeLocal(family corev1.IPFamily) func() (func(netip.Addr) bo
 }
 
 // nodePorts returns a family's NodePort settings and the node's current addresses that match them.
-func (a *postSync) nodePorts(family corev1.IPFamily) (config.NodePorts, []netip.Addr, error) {
-	nodePorts, err := config.NodePortAddresses(a.opts.Config, family, a.opts.NodeIPs)
+func (p *postSync) nodePorts(family corev1.IPFamily) (config.NodePorts, []netip.Addr, error) {
+	nodePorts, err := config.NodePortAddresses(p.opts.Config, family, p.opts.NodeIPs)
 	if err != nil {
 		return nodePorts, nil, err
 	}
-	addrs, err := a.opts.Addresses()
+	addrs, err := p.opts.Addresses()
 	if err != nil {
 		return nodePorts, nil, fmt.Errorf("read the node's addresses: %w", err)
 	}
@@ -117,23 +117,23 @@ func (a *postSync) nodePorts(family corev1.IPFamily) (config.NodePorts, []netip.
 	return nodePorts, addrs, nil
 }
 
-func (a *postSync) queued(e *engine) {
-	a.health.QueuedUpdate(e.family)
-	a.metrics[e.family].Queued(e.clock.Now())
+func (p *postSync) queued(e *engine) {
+	p.health.QueuedUpdate(e.family)
+	p.metrics[e.family].Queued(e.clock.Now())
 }
 
-func (a *postSync) started(e *engine) { a.health.SyncStarted(e.family) }
+func (p *postSync) started(e *engine) { p.health.SyncStarted(e.family) }
 
-func (a *postSync) drifted(e *engine, what string) { a.health.Drifted(e.family, what) }
+func (p *postSync) drifted(e *engine, what string) { p.health.Drifted(e.family, what) }
 
-func (a *postSync) node(node *corev1.Node) { a.health.SyncNode(node) }
+func (p *postSync) node(node *corev1.Node) { p.health.SyncNode(node) }
 
-func (a *postSync) nodeGone() { a.health.SyncNode(nil) }
+func (p *postSync) nodeGone() { p.health.SyncNode(nil) }
 
 // committed records changes that are in the kernel now. They stay there even if the post-sync work fails.
-func (a *postSync) committed(e *engine, changes tracker.Changes) {
-	a.metrics[e.family].Changed(changes.ServiceEvents, changes.SliceEvents)
-	servers := a.servers[e.family]
+func (p *postSync) committed(e *engine, changes tracker.Changes) {
+	p.metrics[e.family].Changed(changes.ServiceEvents, changes.SliceEvents)
+	servers := p.servers[e.family]
 	if servers == nil {
 		return
 	}
@@ -154,17 +154,17 @@ func healthCheckPort(svc *tracker.Service) uint16 {
 	return svc.Ports[0].HealthCheckNodePort // all ports of a Service share it
 }
 
-func (a *postSync) cleaned(e *engine, took time.Duration, pass conntrack.Pass) {
-	a.metrics[e.family].ConntrackCleaned(took, pass.Deleted)
+func (p *postSync) cleaned(e *engine, took time.Duration, pass conntrack.Pass) {
+	p.metrics[e.family].ConntrackCleaned(took, pass.Deleted)
 }
 
 // synced reports the result of a sync's write to metrics, health and the health check servers.
-func (a *postSync) synced(ctx context.Context, e *engine, s *Sync) {
-	m := a.metrics[e.family]
+func (p *postSync) synced(ctx context.Context, e *engine, s *Sync) {
+	m := p.metrics[e.family]
 	m.Pending(e.tracker.PendingEvents())
-	a.writes(e, s)
+	p.writes(e, s)
 	if s.Err != nil {
-		a.health.Failed(e.family, s.Err)
+		p.health.Failed(e.family, s.Err)
 		return
 	}
 	for table, total := range s.Installed {
@@ -173,62 +173,62 @@ func (a *postSync) synced(ctx context.Context, e *engine, s *Sync) {
 	for _, due := range s.TriggerTimes {
 		m.Programmed(s.Written.Sub(due))
 	}
-	a.refused(e, s)
-	a.health.Updated(e.family)
+	p.refused(e, s)
+	p.health.Updated(e.family)
 	m.LastSynced(e.clock.Now())
 	m.NoLocalEndpoints(e.plan.NoLocalEndpoints())
-	a.serve(ctx, e)
+	p.serve(ctx, e)
 }
 
 // writes counts the failed restores or transactions of a sync as one failure, as kube-proxy does. It counts them even
 // if the same sync then succeeded by a full write or by isolating a Service port. Other failures of a sync do not
 // count.
-func (a *postSync) writes(e *engine, s *Sync) {
+func (p *postSync) writes(e *engine, s *Sync) {
 	refused := slices.ContainsFunc(s.Runs, func(r backend.Run) bool { return r.ExitCode != 0 })
-	if a.opts.Backend == Nftables {
+	if p.opts.Backend == Nftables {
 		failed := (*nftables.TransactionError)(nil)
 		if errors.As(s.Err, &failed) || refused {
-			a.metrics[e.family].TransactionFailed(failed != nil && failed.Cleanup)
+			p.metrics[e.family].TransactionFailed(failed != nil && failed.Cleanup)
 		}
 		return
 	}
 	failed := (*iptables.RestoreError)(nil)
 	if errors.As(s.Err, &failed) || refused {
-		a.metrics[e.family].RestoreFailed(e.began == Full)
+		p.metrics[e.family].RestoreFailed(e.began == Full)
 	}
 }
 
 // ended counts the duration of a finished sync. As in kube-proxy, it includes synced and the cleanup of flows.
-func (a *postSync) ended(e *engine, s *Sync) {
-	a.metrics[e.family].Synced(s.Kind == Full, s.Duration())
+func (p *postSync) ended(e *engine, s *Sync) {
+	p.metrics[e.family].Synced(s.Kind == Full, s.Duration())
 }
 
 // refused reports Service ports whose rules the kernel refused. The kernel has all other rules, so the proxier is
 // healthy. The health checks of those Services report unhealthy.
-func (a *postSync) refused(e *engine, s *Sync) {
-	a.metrics[e.family].Refused(len(s.Refused))
+func (p *postSync) refused(e *engine, s *Sync) {
+	p.metrics[e.family].Refused(len(s.Refused))
 	var ports []string
 	services := map[types.NamespacedName]bool{}
 	for _, refusal := range s.Refused {
 		ports = append(ports, fmt.Sprintf("%s %s: %v", refusal.Port, refusal.Port.Protocol, refusal.Err))
 		services[refusal.Port.NamespacedName] = true
 	}
-	a.health.Refused(e.family, ports)
-	if servers := a.servers[e.family]; servers != nil {
+	p.health.Refused(e.family, ports)
+	if servers := p.servers[e.family]; servers != nil {
 		servers.Refuse(services)
 	}
 }
 
 // serve opens the health check node ports that are not open yet. Like NodePort addresses, their addresses are read
 // after every full sync.
-func (a *postSync) serve(ctx context.Context, e *engine) {
-	servers := a.servers[e.family]
+func (p *postSync) serve(ctx context.Context, e *engine) {
+	servers := p.servers[e.family]
 	if servers == nil {
 		return
 	}
 	if e.moved {
 		e.moved = false
-		nodePorts, addrs, err := a.nodePorts(e.family)
+		nodePorts, addrs, err := p.nodePorts(e.family)
 		switch {
 		case err != nil:
 			e.log("cannot read the addresses for health check node ports", "error", err) // the old ones stay in use
@@ -256,11 +256,11 @@ func localReady(svc *tracker.Service) int {
 	return len(addrs)
 }
 
-func (a *postSync) close() {
-	for _, servers := range a.servers {
+func (p *postSync) close() {
+	for _, servers := range p.servers {
 		servers.Close()
 	}
 }
 
 // Handler serves /healthz, /livez, /proxyMode and /metrics.
-func (p *Proxier) Handler() http.Handler { return p.after.health.Handler() }
+func (p *Proxier) Handler() http.Handler { return p.postSync.health.Handler() }

@@ -35,7 +35,7 @@ func TestHealthCheckNodePorts(t *testing.T) {
 		o.Addresses = func() ([]netip.Addr, error) { return addrs, nil }
 		o.ServeHealthChecks = true
 	})
-	defer e.after.close()
+	defer e.postSync.close()
 	svc, slice := plainService("svc", "10.96.0.1", 0), plainSlice("svc", "10.128.0.1")
 	svc.Spec.Type, svc.Spec.ExternalTrafficPolicy = corev1.ServiceTypeLoadBalancer, corev1.ServiceExternalTrafficPolicyLocal
 	svc.Spec.HealthCheckNodePort = int32(port)
@@ -103,7 +103,7 @@ func TestMetricsOfFailedTransactions(t *testing.T) {
 		{nil, 1, 2, 1}, // refused, and repaired within the sync
 		{nil, 0, 2, 1},
 	} {
-		e.after.synced(t.Context(), e, &Sync{Kind: Full, Err: c.err, Runs: []backend.Run{{ExitCode: c.exit}, {}}})
+		e.postSync.synced(t.Context(), e, &Sync{Kind: Full, Err: c.err, Runs: []backend.Run{{ExitCode: c.exit}, {}}})
 		for name, want := range map[string]int{
 			"sync_proxy_rules_nftables_sync_failures_total": c.failed, "sync_proxy_rules_nftables_cleanup_failures_total": c.cleanup,
 			"sync_proxy_rules_iptables_restore_failures_total": 0,
@@ -137,7 +137,7 @@ func TestHealthCheckNodePortsWithoutConntrack(t *testing.T) {
 		o.Conntrack = func(corev1.IPFamily) (conntrack.Table, error) { return flows, nil }
 		o.ServeHealthChecks = true
 	})
-	defer e.after.close()
+	defer e.postSync.close()
 	svc, slice := plainService("svc", "10.96.0.1", 0), plainSlice("svc", "10.128.0.1")
 	udp(svc, slice)
 	svc.Spec.Type, svc.Spec.ExternalTrafficPolicy = corev1.ServiceTypeLoadBalancer, corev1.ServiceExternalTrafficPolicyLocal

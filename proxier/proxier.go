@@ -18,9 +18,9 @@ import (
 
 // Proxier serves one node. It has one engine per IP family; each engine has separate tables and a separate runner.
 type Proxier struct {
-	opts    Options
-	engines []*engine
-	after   *postSync
+	opts     Options
+	engines  []*engine
+	postSync *postSync
 	// services and slices record how far the event handlers are in the two watch streams.
 	services, slices *seen
 }
@@ -32,11 +32,10 @@ func New(opts Options) (*Proxier, error) {
 		return nil, fmt.Errorf("proxier: %w", err)
 	}
 	p := &Proxier{opts: opts, services: newSeen(), slices: newSeen()}
-	after, err := newAftercare(&p.opts)
-	if err != nil {
+	var err error
+	if p.postSync, err = newPostSync(&p.opts); err != nil {
 		return nil, fmt.Errorf("proxier: %w", err)
 	}
-	p.after = after
 	for _, family := range opts.Families {
 		e, err := p.newEngine(family)
 		if err != nil {
@@ -50,14 +49,14 @@ func New(opts Options) (*Proxier, error) {
 func (p *Proxier) newEngine(family corev1.IPFamily) (*engine, error) {
 	node := plan.Node{Name: p.opts.NodeName}
 	e := &engine{
-		family: family, opts: &p.opts, clock: p.opts.Clock, after: p.after, node: node,
+		family: family, opts: &p.opts, clock: p.opts.Clock, postSync: p.postSync, node: node,
 		tracker: tracker.New(tracker.Options{Family: family, NodeName: p.opts.NodeName, Since: p.opts.Clock.Now()}),
 		plan:    plan.New(node),
 		full:    "start",
 		syncing: newLock(),
 	}
 	var err error
-	if e.flows, err = p.after.flowsOf(family); err != nil {
+	if e.flows, err = p.postSync.flowsOf(family); err != nil {
 		return nil, err
 	}
 	if e.backend, err = p.opts.newBackend(family, backend.Options{Settings: e.settings, Clock: e.clock, Log: e.log}); err != nil {
@@ -153,7 +152,7 @@ func (p *Proxier) Close() error {
 		errs = append(errs, e.backend.Close())
 		e.syncing.Unlock()
 	}
-	p.after.close()
+	p.postSync.close()
 	return errors.Join(errs...)
 }
 
