@@ -83,9 +83,9 @@ func (voidTables) Rules(iptables.Table, ...string) (map[string][]rule.Rule, erro
 func (voidTables) ChainRules() (iptables.ChainRules, error) {
 	return iptables.NewModel(corev1.IPv4Protocol).ChainRules()
 }
-func (voidTables) Chains(iptables.Table) ([]string, error) { return nil, nil }
-func (voidTables) Stamp() (iptables.Stamp, error)          { return iptables.Stamp{}, nil }
-func (voidTables) Others(map[iptables.Table]iptables.Count) (iptables.Stamp, error) {
-	return iptables.Stamp{}, nil
+func (voidTables) Chains(iptables.Table) ([]string, error)    { return nil, nil }
+func (voidTables) Fingerprint() (iptables.Fingerprint, error) { return iptables.Fingerprint{}, nil }
+func (voidTables) Others(map[iptables.Table]iptables.Count) (iptables.Fingerprint, error) {
+	return iptables.Fingerprint{}, nil
 }
 func (voidTables) Drift(context.Context, iptables.Expected) (string, error) { return "", nil }

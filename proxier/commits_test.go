@@ -10,7 +10,8 @@ import (
 	"synclab/proxier/iptables"
 )
 
-// A commit of one family's proxier leaves the other family's stamp unchanged. A commit of another process changes both.
+// A commit of one family's proxier leaves the other family's fingerprint unchanged. A commit of another process changes
+// both.
 func TestStampOfOwnCommits(t *testing.T) {
 	netns.Fresh(t)
 	needsLargeRestores(t, iptables.Nft)
@@ -23,7 +24,7 @@ func TestStampOfOwnCommits(t *testing.T) {
 		for _, family := range families {
 			clusters = append(clusters, newTreeCluster(seeds.Of(t), family))
 		}
-		var want []iptables.Stamp
+		var want []iptables.Fingerprint
 		sync := func(n int) {
 			t.Helper()
 			for range 40 {
@@ -43,15 +44,15 @@ func TestStampOfOwnCommits(t *testing.T) {
 		differs := func(when string, differ bool) {
 			t.Helper()
 			for n, e := range p.engines {
-				stamp, err := e.backend.Stamp()
+				fingerprint, err := e.backend.Fingerprint()
 				if err != nil {
 					t.Fatal(err)
 				}
 				if len(want) < len(p.engines) {
-					want = append(want, stamp)
+					want = append(want, fingerprint)
 				}
-				if (stamp != want[n]) != differ {
-					t.Errorf("%s: the stamp of %s was %v and is %v", when, e.family, want[n], stamp)
+				if (fingerprint != want[n]) != differ {
+					t.Errorf("%s: the fingerprint of %s was %v and is %v", when, e.family, want[n], fingerprint)
 				}
 			}
 		}

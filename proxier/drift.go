@@ -7,8 +7,8 @@ import (
 	"synclab/proxier/kernel"
 )
 
-// deepEvery: every tenth drift check reads the tables even if the stamp is unchanged. The legacy variant's stamp
-// contains only sizes. It cannot show that another process replaced rules one for one during a sync.
+// deepEvery: every tenth drift check reads the tables even if the fingerprint is unchanged. The legacy variant's
+// fingerprint contains only sizes. It cannot show that another process replaced rules one for one during a sync.
 const deepEvery = 10
 
 // driftTries bounds how often one check starts again. Syncs may run in between: reading 110,000 chains takes 1.4 s.
@@ -65,7 +65,7 @@ func (e *engine) lagging() bool {
 }
 
 // watchOthers makes the next check read the tables if another process wrote since the last sync. That includes writes
-// during this sync: the new stamp was read after them and does not show them.
+// during this sync: the new fingerprint was read after them and does not show them.
 func (e *engine) watchOthers() {
 	others, err := e.backend.Others()
 	if err != nil {
@@ -90,19 +90,19 @@ func (e *engine) checkDrift(ctx context.Context) {
 
 // compare is one attempt of a check. It reports whether another attempt may succeed, because a table changed meanwhile.
 func (e *engine) compare(ctx context.Context) (again bool) {
-	e.syncing.Lock() // no sync may change the tables between stamp and comparison
+	e.syncing.Lock() // no sync may change the tables between fingerprint and comparison
 	defer e.syncing.Unlock()
 	if e.lastFull.IsZero() || e.backend.Dirty() {
 		return false // the first sync, or the retry of a failed one, must run first
 	}
-	stamp, err := e.backend.Stamp()
+	fingerprint, err := e.backend.Fingerprint()
 	if err != nil {
-		e.log("drift check: cannot read the stamp of the tables", "error", err)
+		e.log("drift check: cannot read the fingerprint of the tables", "error", err)
 		return false
 	}
 	e.checks++
 	var found string
-	if stamp == e.stamp && !e.suspect && e.checks%deepEvery != 0 {
+	if fingerprint == e.fingerprint && !e.suspect && e.checks%deepEvery != 0 {
 		found, err = e.backend.Glance()
 	} else {
 		found, err = e.backend.Drift(ctx)
@@ -119,7 +119,7 @@ func (e *engine) compare(ctx context.Context) (again bool) {
 		e.postSync.drifted(e, found)
 		e.demandFull("drift")
 	default:
-		e.stamp, e.suspect = stamp, false
+		e.fingerprint, e.suspect = fingerprint, false
 	}
 	return false
 }

@@ -112,8 +112,8 @@ func TestDriftInLargeCluster(t *testing.T) {
 	})
 }
 
-// A partial sync just after a flush leaves a stamp that does not show the flush. The check finds the flush all the
-// same.
+// A partial sync just after a flush leaves a fingerprint that does not show the flush. The check finds the flush all
+// the same.
 func TestDriftBeforePartial(t *testing.T) {
 	eachVariant(t, func(t *testing.T, f *faulty) {
 		f.plain(3, 2)
@@ -149,7 +149,7 @@ func TestDriftDuringPartial(t *testing.T) {
 					}
 					f.plain(4+n, 2)
 					f.mustSync()
-					f.checks = 0 // not the check that reads the tables whatever the stamp
+					f.checks = 0 // not the check that reads the tables whatever the fingerprint
 					f.checkDrift(f.t.Context())
 					if want := []string{"drift", ""}[n]; f.full != want || n == 1 && f.suspect {
 						t.Fatalf("sync %d: requested a full sync for %q, want %q (suspect: %t)", n, f.full, want, f.suspect)

@@ -30,13 +30,13 @@ type Backend interface {
 	Sync(ctx context.Context, req backend.Request) (backend.Result, error)
 	// Settings returns the settings in force.
 	Settings() backend.Settings
-	// Stamp returns a fingerprint of the kernel's rules. It changes when the rules may have changed. Comparing two
-	// stamps costs almost nothing.
-	Stamp() (backend.Fingerprint, error)
+	// Fingerprint returns a fingerprint of the kernel's rules. It changes when the rules may have changed. Comparing
+	// two fingerprints costs almost nothing.
+	Fingerprint() (backend.Fingerprint, error)
 	// Others returns a fingerprint of external writes. The backend's syncs do not change it.
 	Others() (backend.Fingerprint, error)
-	// Glance compares what Stamp omits because it is too expensive to read at each sync, but cheap for each check. It
-	// describes the first difference; empty: there is none.
+	// Glance compares what Fingerprint omits because it is too expensive to read at each sync, but cheap for each
+	// check. It describes the first difference; empty: there is none.
 	Glance() (string, error)
 	// Drift compares the kernel's rules with the desired rules and describes the first difference; empty: there is
 	// none.
@@ -61,16 +61,16 @@ type engine struct {
 	flows    *flows
 
 	// syncing serializes syncs and drift checks. It guards all fields from here down to mu.
-	syncing  lock
-	seq      int
-	lastFull time.Time
-	stamp    backend.Fingerprint
-	checks   int
+	syncing     lock
+	seq         int
+	lastFull    time.Time
+	fingerprint backend.Fingerprint
+	checks      int
 	// moved: a full sync has run since the addresses for health check node ports were last read.
 	moved bool
 	// settled: a sync has succeeded. Before that, the kernel may hold the rules of an earlier proxier.
 	settled bool
-	// suspect: the stamp had changed before a sync overwrote it, or another process wrote during a sync.
+	// suspect: the fingerprint had changed before a sync overwrote it, or another process wrote during a sync.
 	suspect bool
 	others  *backend.Fingerprint // external writes as of the last sync; nil: unknown
 	refused refusals
@@ -130,7 +130,7 @@ func (e *engine) sync(ctx context.Context) error {
 
 func (e *engine) begin(started time.Time, changes tracker.Changes) *Sync {
 	e.seq++
-	if stamp, err := e.backend.Stamp(); err == nil && stamp != e.stamp {
+	if fingerprint, err := e.backend.Fingerprint(); err == nil && fingerprint != e.fingerprint {
 		e.suspect = true
 	}
 	return &Sync{
@@ -219,8 +219,8 @@ func (e *engine) succeed(s *Sync, changes tracker.Changes) {
 	if s.Kind == Full {
 		e.lastFull, e.suspect, e.moved = s.Started, false, true
 	}
-	if stamp, err := e.backend.Stamp(); err == nil {
-		e.stamp = stamp
+	if fingerprint, err := e.backend.Fingerprint(); err == nil {
+		e.fingerprint = fingerprint
 	}
 	e.watchOthers()
 	if e.flows == nil {

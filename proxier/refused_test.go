@@ -241,8 +241,8 @@ func TestManyForeignReferences(t *testing.T) {
 		f.quiet()
 		f.tool("-t", "nat", "-F", "FOREIGN")
 		f.tool("-t", "nat", "-X", "FOREIGN")
-		// The foreign rules may be gone before the proxier reads the stamp of the sync that kept the chains.
-		if f.stamp, err = f.backend.Stamp(); err != nil {
+		// The foreign rules may be gone before the proxier reads the fingerprint of the sync that kept the chains.
+		if f.fingerprint, err = f.backend.Fingerprint(); err != nil {
 			t.Fatal(err)
 		}
 		if f.checkDrift(t.Context()); f.full != "drift" { // the chains can be deleted now

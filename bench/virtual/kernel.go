@@ -38,8 +38,8 @@ type fresh struct {
 	packets  []walk.Packet
 }
 
-// An external write between a restore and the reading of its stamp is found only when the stamp is not trusted: at
-// every tenth check.
+// An external write between a restore and the reading of its fingerprint is found only when the fingerprint is not
+// trusted: at every tenth check.
 const deepLooks = 10
 
 func (t *tables) fault(a Action) string {

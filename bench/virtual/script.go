@@ -28,8 +28,8 @@ const (
 	refuse Kind = "rules refused"
 	// unreadable: the next N reads of chains, rules and jumps fail.
 	unreadable Kind = "reads fail"
-	// externalWrite is the external write that Pick selects. The other two happen during a sync: between its read and its
-	// write, or between its write and its reading of the stamp.
+	// externalWrite is the external write that Pick selects. The other two happen during a sync: between its read and
+	// its write, or between its write and its reading of the fingerprint.
 	externalWrite       Kind = "external write"
 	externalWriteBefore Kind = "external write before the next restore"
 	externalWriteAfter  Kind = "external write after the next restore"

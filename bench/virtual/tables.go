@@ -300,8 +300,8 @@ func (t *tables) ChainRules() (iptables.ChainRules, error) {
 	return t.model.Clone().ChainRules()
 }
 
-// Stamp returns a fingerprint that changes if a table may have changed.
-func (t *tables) Stamp() (iptables.Stamp, error) {
+// Fingerprint returns a fingerprint that changes if a table may have changed.
+func (t *tables) Fingerprint() (iptables.Fingerprint, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.restored {
@@ -312,11 +312,11 @@ func (t *tables) Stamp() (iptables.Stamp, error) {
 		}
 		t.after = nil
 	}
-	return t.model.Stamp()
+	return t.model.Fingerprint()
 }
 
 // Others returns a fingerprint that changes if another process wrote to a table, regardless of own restores.
-func (t *tables) Others(own map[iptables.Table]iptables.Count) (iptables.Stamp, error) {
+func (t *tables) Others(own map[iptables.Table]iptables.Count) (iptables.Fingerprint, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.model.Others(own)

@@ -80,8 +80,8 @@ func (b *Backend) NeedsFull(endpoints int) string {
 	return ""
 }
 
-// Stamp returns a fingerprint that changes when a table may have changed.
-func (b *Backend) Stamp() (backend.Fingerprint, error) { return b.tables.Stamp() }
+// Fingerprint returns a fingerprint that changes when a table may have changed.
+func (b *Backend) Fingerprint() (backend.Fingerprint, error) { return b.tables.Fingerprint() }
 
 // Others returns a fingerprint that external writes change and a sync does not.
 func (b *Backend) Others() (backend.Fingerprint, error) { return b.tables.Others(b.rules.Total()) }

@@ -219,17 +219,17 @@ func (m *Model) Chains(table Table) ([]string, error) {
 	return names, nil
 }
 
-// Stamp returns a hash of the content of all tables.
-func (m *Model) Stamp() (Stamp, error) {
+// Fingerprint returns a hash of the content of all tables.
+func (m *Model) Fingerprint() (Fingerprint, error) {
 	h := fnv.New64a()
 	if err := m.Save(h); err != nil {
-		return Stamp{}, err
+		return Fingerprint{}, err
 	}
-	return Stamp{h.Sum64()}, nil
+	return Fingerprint{h.Sum64()}, nil
 }
 
 // Others counts rules once and chains twice, minus those of own, as Installed does.
-func (m *Model) Others(own map[Table]Count) (others Stamp, err error) {
+func (m *Model) Others(own map[Table]Count) (others Fingerprint, err error) {
 	for n, table := range []Table{NAT, Filter, Mangle} {
 		chains := m.tables[string(table)]
 		entries := 2 * (len(chains) - own[table].Chains)

@@ -40,10 +40,10 @@ const (
 
 // Short names for types of package backend.
 type (
-	Count    = backend.Count
-	Run      = backend.Run
-	Stamp    = backend.Fingerprint
-	Frontend = backend.Frontend
+	Count       = backend.Count
+	Run         = backend.Run
+	Fingerprint = backend.Fingerprint
+	Frontend    = backend.Frontend
 )
 
 // settings are the backend's settings, with their words for rules prepared once.

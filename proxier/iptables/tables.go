@@ -24,10 +24,11 @@ type Tables interface {
 	Rules(table Table, chains ...string) (map[string][]rule.Rule, error)
 	// ChainRules opens the rules of nat, to follow jumps from chain to chain.
 	ChainRules() (ChainRules, error)
-	// Stamp returns a fingerprint that changes when a table may have changed. Comparing two costs next to nothing.
-	Stamp() (Stamp, error)
+	// Fingerprint returns a fingerprint that changes when a table may have changed. Comparing two costs next to
+	// nothing.
+	Fingerprint() (Fingerprint, error)
 	// Others returns a fingerprint that changes only with external writes. own is the content that the proxier wrote.
-	Others(own map[Table]Count) (Stamp, error)
+	Others(own map[Table]Count) (Fingerprint, error)
 	// Drift compares the tables with the expected content and describes the first difference; empty: none.
 	Drift(ctx context.Context, want Expected) (string, error)
 }
@@ -177,50 +178,50 @@ func (i Installed) readWhole(table Table, chains int) (bool, error) {
 	return len(all)*len(all) < chains*oneByOne, err
 }
 
-// Stamp returns the fingerprint of the three tables.
-func (i Installed) Stamp() (Stamp, error) {
-	var stamp Stamp
+// Fingerprint returns the fingerprint of the three tables.
+func (i Installed) Fingerprint() (Fingerprint, error) {
+	var fingerprint Fingerprint
 	for n, table := range []Table{NAT, Filter, Mangle} {
 		s, err := kernel.Stamp(string(i.Variant), i.Family, string(table))
 		if err != nil {
-			return stamp, err
+			return fingerprint, err
 		}
-		stamp[n] = s
+		fingerprint[n] = s
 		if i.Variant == Nft {
 			break // one number for all tables
 		}
 	}
-	return stamp, nil
+	return fingerprint, nil
 }
 
 // Others counts the entries of the legacy tables minus those of own: an entry for each rule and two for each chain. A
 // restore of the proxier changes both counts alike, so the result changes only with external writes.
-func (i Installed) Others(own map[Table]Count) (others Stamp, err error) {
-	stamp, err := i.Stamp()
+func (i Installed) Others(own map[Table]Count) (others Fingerprint, err error) {
+	fingerprint, err := i.Fingerprint()
 	for n, table := range []Table{NAT, Filter, Mangle} {
-		others[n] = stamp[n]>>32 - uint64(own[table].Rules+2*own[table].Chains)
+		others[n] = fingerprint[n]>>32 - uint64(own[table].Rules+2*own[table].Chains)
 	}
 	return others, err
 }
 
-// Others returns for the nft variant the Stamp, which does not change with commits of the Restorers.
-func (h *Host) Others(own map[Table]Count) (Stamp, error) {
+// Others returns for the nft variant the Fingerprint, which does not change with commits of the Restorers.
+func (h *Host) Others(own map[Table]Count) (Fingerprint, error) {
 	if h.Variant == Nft {
-		return h.Stamp()
+		return h.Fingerprint()
 	}
 	return h.Installed.Others(own)
 }
 
-// Stamp returns the fingerprint of the tables. For the nft variant it is the namespace's generation minus the commits
-// of the Restorers, so it changes only with external commits. Syncs of this proxier and of the other family's do not
-// change it.
-func (h *Host) Stamp() (Stamp, error) {
+// Fingerprint returns the fingerprint of the tables. For the nft variant it is the namespace's generation minus the
+// commits of the Restorers, so it changes only with external commits. Syncs of this proxier and of the other family's
+// do not change it.
+func (h *Host) Fingerprint() (Fingerprint, error) {
 	made := h.opts.Commits.made.Load() // first: a commit in between then looks external, which is the safe error
-	stamp, err := h.Installed.Stamp()
+	fingerprint, err := h.Installed.Fingerprint()
 	if h.Variant == Nft {
-		stamp[0] = uint64(uint32(stamp[0]) - made)
+		fingerprint[0] = uint64(uint32(fingerprint[0]) - made)
 	}
-	return stamp, err
+	return fingerprint, err
 }
 
 // Drift counts the rules of every chain in the kernel and checks every jump. kernel.Changed recognizes the error of a

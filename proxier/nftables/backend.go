@@ -37,7 +37,8 @@ type Backend struct {
 	rules   *Ruleset
 	encoder *encoder
 	handle  uint64 // of the table
-	// generation of the kernel at the last Stamp. externalWrites counts how often Stamp found the table changed.
+	// generation of the kernel at the last Fingerprint. externalWrites counts how often Fingerprint found the table
+	// changed.
 	generation     uint32
 	externalWrites uint64
 	// foreign: another process committed, and the rules have not been compared since.

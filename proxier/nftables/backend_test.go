@@ -120,14 +120,14 @@ func TestKernelIsModel(t *testing.T) {
 		if retired == 0 {
 			t.Error("no sync deleted more chains than it created")
 		}
-		before, err := b.Stamp()
+		before, err := b.Fingerprint()
 		if err != nil {
 			t.Fatal(err)
 		}
 		mustSync(t, b, true, c.plan.Ports())
 		noDrift(t, b)
-		if after, err := b.Stamp(); err != nil || after == before {
-			t.Errorf("the stamp of another table is the same: %v, %v", after, err)
+		if after, err := b.Fingerprint(); err != nil || after == before {
+			t.Errorf("the fingerprint of another table is the same: %v, %v", after, err)
 		}
 	})
 }
@@ -164,20 +164,20 @@ func TestMeddling(t *testing.T) {
 			b := onKernel(t, plainSettings)
 			mustSync(t, b, true, []*plan.ServicePort{port})
 			noDrift(t, b)
-			before, err := b.Stamp()
+			before, err := b.Fingerprint()
 			if err != nil {
 				t.Fatal(err)
 			}
 			nft(t, externalWrite.args...)
-			if after, err := b.Stamp(); err == nil && after == before {
-				t.Error("the stamp is the same")
+			if after, err := b.Fingerprint(); err == nil && after == before {
+				t.Error("the fingerprint is the same")
 			}
-			first, err := b.Stamp()
+			first, err := b.Fingerprint()
 			if err != nil {
 				t.Fatal(err)
 			}
-			if second, err := b.Stamp(); err != nil || second == first {
-				t.Errorf("a stamp taken after the external write stays: %v", err)
+			if second, err := b.Fingerprint(); err != nil || second == first {
+				t.Errorf("a fingerprint taken after the external write stays: %v", err)
 			}
 			if found, err := b.Drift(context.Background()); err != nil || found == "" {
 				t.Errorf("no drift found, %v", err)
@@ -189,11 +189,11 @@ func TestMeddling(t *testing.T) {
 			}
 			mustSync(t, b, true, []*plan.ServicePort{changed})
 			noDrift(t, b)
-			if first, err = b.Stamp(); err != nil {
+			if first, err = b.Fingerprint(); err != nil {
 				t.Fatal(err)
 			}
-			if second, err := b.Stamp(); err != nil || second != first {
-				t.Errorf("the stamp of a repaired table changes: %v", err)
+			if second, err := b.Fingerprint(); err != nil || second != first {
+				t.Errorf("the fingerprint of a repaired table changes: %v", err)
 			}
 		})
 	}

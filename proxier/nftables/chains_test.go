@@ -46,7 +46,8 @@ func TestNoRoomToRemember(t *testing.T) {
 	}
 }
 
-// On a kernel that does not report the sizes of sets, the stamp ignores them, and the drift check counts elements.
+// On a kernel that does not report the sizes of sets, the fingerprint ignores them, and the drift check counts
+// elements.
 func TestSizesAreCounted(t *testing.T) {
 	b := onKernel(t, plainSettings)
 	mustSync(t, b, true, []*plan.ServicePort{clusterPort(1, 3)})

@@ -29,10 +29,10 @@ func (r *Ruleset) Total() backend.Count {
 
 var errNotOpen = errors.New("the backend has not synced yet")
 
-// Stamp returns a fingerprint that external writes to the table change. While the kernel's generation is that of the
-// last own commit, there were none. Other commits, such as those of the other family's proxier, most often change other
-// tables: then Stamp compares the table's outline, but not its content.
-func (b *Backend) Stamp() (backend.Fingerprint, error) {
+// Fingerprint returns a fingerprint that external writes to the table change. While the kernel's generation is that of
+// the last own commit, there were none. Other commits, such as those of the other family's proxier, most often change
+// other tables: then Fingerprint compares the table's outline, but not its content.
+func (b *Backend) Fingerprint() (backend.Fingerprint, error) {
 	if b.model != nil {
 		if b.model.ExternalWrites != b.seen { // as below
 			if b.rules != nil && b.driftOfModel() != "" {
@@ -57,8 +57,8 @@ func (b *Backend) Stamp() (backend.Fingerprint, error) {
 			return backend.Fingerprint{}, err
 		}
 		if found != "" {
-			// The stamp changes until the table is repaired. A sync may have recorded this stamp after an external
-			// write that it did not notice: the next stamp then differs.
+			// The fingerprint changes until the table is repaired. A sync may have recorded this fingerprint after an
+			// external write that it did not notice: the next fingerprint then differs.
 			b.externalWrites++
 			return backend.Fingerprint{b.handle, b.externalWrites}, nil
 		}
@@ -67,14 +67,14 @@ func (b *Backend) Stamp() (backend.Fingerprint, error) {
 	return backend.Fingerprint{b.handle, b.externalWrites}, nil
 }
 
-// Others counts the external writes that Stamp found: a Stamp leaves out the own commits.
+// Others counts the external writes that Fingerprint found: a Fingerprint leaves out the own commits.
 func (b *Backend) Others() (backend.Fingerprint, error) {
 	return backend.Fingerprint{b.externalWrites}, nil
 }
 
 // Glance compares the rules of each chain with the expected ones, if there was an external commit since it last did so.
-// A Stamp leaves that out because every sync reads it. There are some hundred rules, however large the cluster, and
-// reading them takes longer than writing a few changes.
+// A Fingerprint leaves that out because every sync reads it. There are some hundred rules, however large the cluster,
+// and reading them takes longer than writing a few changes.
 func (b *Backend) Glance() (string, error) {
 	if b.model != nil || b.kernel == nil || b.rules == nil || !b.foreign {
 		return "", nil

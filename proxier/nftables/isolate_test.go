@@ -211,7 +211,7 @@ func TestOwnNamespace(t *testing.T) {
 	mustSync(t, b, true, []*plan.ServicePort{clusterPort(1, 3)})
 	netns.Fresh(t)
 	noDrift(t, b)
-	if _, err := b.Stamp(); err != nil {
+	if _, err := b.Fingerprint(); err != nil {
 		t.Error(err)
 	}
 	mustSync(t, b, true, []*plan.ServicePort{clusterPort(1, 4)})

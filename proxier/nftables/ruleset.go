@@ -22,8 +22,8 @@ type Ruleset struct {
 	// chains of classes that are installed, with the number of their rules.
 	chains map[Class]int
 	idle   idleClasses
-	// prints are fingerprints of frontends' own chains.
-	prints map[Class][sha256.Size]byte
+	// hashes are those of frontends' own chains.
+	hashes map[Class][sha256.Size]byte
 	// refusedAt are the addresses in refused-external, by protocol and port. A NodePort may take precedence there.
 	refusedAt map[place][]netip.Addr
 	// hairpin counts the slots that contain an address.
@@ -83,7 +83,7 @@ func NewRuleset(settings backend.Settings) *Ruleset {
 		places:    map[place]*placeState{},
 		chains:    map[Class]int{},
 		idle:      newIdleClasses(),
-		prints:    map[Class][sha256.Size]byte{},
+		hashes:    map[Class][sha256.Size]byte{},
 		refusedAt: map[place][]netip.Addr{},
 		hairpin:   map[host]int32{},
 		dirty:     map[tracker.ServicePortName]*plan.ServicePort{},

@@ -36,7 +36,7 @@ func (r *Ruleset) settleFrontend(p place, s *placeState) {
 			to.added = appendTo64(p.key(to.added), uint64(class))
 		}
 		if old.own() {
-			delete(r.prints, old)
+			delete(r.hashes, old)
 			r.then.classes = append(r.then.classes, old)
 		}
 	}
@@ -53,11 +53,11 @@ func (r *Ruleset) settleFrontend(p place, s *placeState) {
 // needFrontendChain writes a frontend's own chain, unless it is installed as desired. Writing one makes the kernel
 // validate the table, with all such chains.
 func (r *Ruleset) needFrontendChain(class Class, ways []way, fresh bool) {
-	print := fingerprint(ways)
-	if !fresh && r.prints[class] == print {
+	hash := hashWays(ways)
+	if !fresh && r.hashes[class] == hash {
 		return
 	}
-	r.prints[class] = print
+	r.hashes[class] = hash
 	chain := chainRules{class, r.rules.frontendChain(ways)}
 	if fresh {
 		r.ahead = append(r.ahead, chain)
@@ -66,8 +66,8 @@ func (r *Ruleset) needFrontendChain(class Class, ways []way, fresh bool) {
 	}
 }
 
-// fingerprint hashes all that shapes a frontend's own chain.
-func fingerprint(ways []way) [sha256.Size]byte {
+// hashWays hashes all that shapes a frontend's own chain.
+func hashWays(ways []way) [sha256.Size]byte {
 	var b []byte
 	for _, w := range ways {
 		b = append(append64(b, uint64(w.class)), byte(w.role))

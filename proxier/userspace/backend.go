@@ -38,8 +38,8 @@ type Backend struct {
 	changed  map[tracker.ServicePortName]*plan.ServicePort
 	removed  map[tracker.ServicePortName]bool
 	refused  map[tracker.ServicePortName]error
-	// written are the rules in the kernel; nil: not known, since no write or none of late succeeded. stale: the frontends
-	// have changed since.
+	// written are the rules in the kernel; nil: not known, since no write or none of late succeeded. stale: the
+	// frontends have changed since.
 	written map[string][]rule.Rule
 	stale   bool
 	started bool
@@ -87,18 +87,18 @@ func (b *Backend) NeedsFull(int) string { return "" }
 // Settings returns the settings in force.
 func (b *Backend) Settings() backend.Settings { return b.settings }
 
-// Stamp returns a fingerprint of the tables.
-func (b *Backend) Stamp() (backend.Fingerprint, error) { return b.opts.Tables.Stamp() }
+// Fingerprint returns a fingerprint of the tables.
+func (b *Backend) Fingerprint() (backend.Fingerprint, error) { return b.opts.Tables.Fingerprint() }
 
 // Others returns a fingerprint that external writes change and a sync does not.
 func (b *Backend) Others() (backend.Fingerprint, error) { return b.opts.Tables.Others(b.installed()) }
 
-// Glance has nothing to compare: Stamp shows every change of the tables.
+// Glance has nothing to compare: Fingerprint shows every change of the tables.
 func (b *Backend) Glance() (string, error) { return "", nil }
 
-// Sync opens the sockets of new Service ports, gives all their endpoints, and writes the rules if frontends have changed
-// or req asks for it. Sockets of removed Service ports are closed after that. A socket that cannot be opened refuses its
-// port.
+// Sync opens the sockets of new Service ports, gives all their endpoints, and writes the rules if frontends have
+// changed or req asks for it. Sockets of removed Service ports are closed after that. A socket that cannot be opened
+// refuses its port.
 func (b *Backend) Sync(ctx context.Context, req backend.Request) (result backend.Result, err error) {
 	result.Full = req.Full
 	begin := b.opts.Clock.Now()

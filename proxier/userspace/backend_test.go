@@ -138,12 +138,12 @@ func TestChanges(t *testing.T) {
 	if len(lines) != 3 || !lines[0].Started || lines[1].Name() != dns.Name || lines[2].Socket != tr.b.ports[web.Name].socket.Port() || lines[2].Cluster[0] != "10.0.0.1:8080" {
 		t.Errorf("the report of a start: %+v", lines)
 	}
-	before, _ := tr.b.Stamp()
+	before, _ := tr.b.Fingerprint()
 	tr.put(servicePort("web", corev1.ProtocolTCP, "10.96.0.1", "10.0.0.1:8080", "10.0.0.3:8080"))
 	if result := tr.mustSync(false); len(result.Runs) != 1 || result.Runs[0].Bytes != 0 {
 		t.Errorf("a changed endpoint: %+v", result.Runs)
 	}
-	if after, _ := tr.b.Stamp(); after != before {
+	if after, _ := tr.b.Fingerprint(); after != before {
 		t.Error("a changed endpoint changed rules")
 	}
 	if lines := tr.lines(); len(lines) != 1 || len(lines[0].Cluster) != 2 {
