@@ -11,17 +11,17 @@ import (
 
 // The chains of every table.
 const (
-	chainServices  = "services"     // picks the frontend
-	chainReject    = "reject"       // of the map refusals
-	chainInternal  = "refuse"       // cluster IPs that have no endpoints
-	chainExternal  = "refuse-ext"   // the same for addresses of external traffic
-	chainRejectOut = "drop-local"   // drops packets to the node's own addresses, rejects the others
-	chainDropOut   = "reject-local" // the other way round
-	chainLoopback  = "loopback"     // packets to the loopback network from elsewhere
+	chainServices    = "services"     // picks the frontend
+	chainReject      = "reject"       // of the map refusals
+	chainInternal    = "refuse"       // cluster IPs that have no endpoints
+	chainExternal    = "refuse-ext"   // the same for addresses of external traffic
+	chainDropLocal   = "drop-local"   // drops packets to the node's own addresses, rejects the others
+	chainRejectLocal = "reject-local" // the other way round
+	chainLoopback    = "loopback"     // packets to the loopback network from elsewhere
 )
 
 // fixedChains are created with the table, baseChains last, when the table takes over.
-var fixedChains = []string{chainServices, chainReject, chainRejectOut, chainDropOut, chainInternal, chainExternal, chainLoopback}
+var fixedChains = []string{chainServices, chainReject, chainDropLocal, chainRejectLocal, chainInternal, chainExternal, chainLoopback}
 
 // baseChain is a chain that the kernel calls.
 type baseChain struct {
@@ -73,8 +73,8 @@ var refusals = []struct {
 }{
 	{refuseReject, expr.Verdict{Kind: expr.VerdictGoto, Chain: chainReject}},
 	{refuseDrop, expr.Verdict{Kind: expr.VerdictDrop}},
-	{refuseRejectLocalDrop, expr.Verdict{Kind: expr.VerdictGoto, Chain: chainRejectOut}},
-	{refuseDropLocalReject, expr.Verdict{Kind: expr.VerdictGoto, Chain: chainDropOut}},
+	{refuseRejectLocalDrop, expr.Verdict{Kind: expr.VerdictGoto, Chain: chainDropLocal}},
+	{refuseDropLocalReject, expr.Verdict{Kind: expr.VerdictGoto, Chain: chainRejectLocal}},
 }
 
 // fixed returns the rules of a fixed chain or of a base chain.
@@ -85,10 +85,10 @@ func (r *rules) fixed(chain string) ruleList {
 		r.services(&l)
 	case chainReject:
 		l.add(r.reject())
-	case chainRejectOut:
+	case chainDropLocal:
 		l.add(local(false), to(expr.VerdictDrop, ""))
 		l.add(r.reject())
-	case chainDropOut:
+	case chainRejectLocal:
 		l.add(local(false), r.reject())
 		l.add(to(expr.VerdictDrop, ""))
 	case chainInternal:
