@@ -391,7 +391,7 @@ func (o *ExecuteOptions) runSlot(ctx context.Context, w *raw.RunWriter, p slot, 
 		return false, err
 	}
 	defer release()
-	stdin, told, err := o.tell(ctx, assignment)
+	stdin, finish, err := o.tell(ctx, assignment)
 	if err != nil {
 		return false, err
 	}
@@ -405,7 +405,7 @@ func (o *ExecuteOptions) runSlot(ctx context.Context, w *raw.RunWriter, p slot, 
 	}()
 	err = o.startWorker(ctx, w, p, stdin, in)
 	_ = in.Close()
-	takeErr := errors.Join(<-taken, told())
+	takeErr := errors.Join(<-taken, finish())
 	if end.failure != "" {
 		err = errors.New(end.failure)
 	}

@@ -17,8 +17,8 @@ import (
 )
 
 // tell sends a worker its assignment and then, with a live cluster, all changes of that cluster. The worker has no
-// network: this process follows the cluster for it. told ends that and returns the error.
-func (o *ExecuteOptions) tell(ctx context.Context, a pass.Assignment) (stdin *os.File, told func() error, err error) {
+// network: this process follows the cluster for it. finish ends that and returns the error.
+func (o *ExecuteOptions) tell(ctx context.Context, a pass.Assignment) (stdin *os.File, finish func() error, err error) {
 	spec, err := json.Marshal(a)
 	if err != nil {
 		return nil, nil, err

@@ -42,8 +42,8 @@ func TestOwnConfig(t *testing.T) {
 	if digest := tr.run.Programs["+config:strict"]; !strings.HasPrefix(digest, "sha256:") || tr.run.Subjects[1] != plain+"+config:strict" {
 		t.Errorf("%q of %q", digest, tr.run.Subjects)
 	}
-	spared := func(subject string) int { return strings.Count(rules[subject], "! -s ") }
-	if usual, all := spared(tr.options.Subjects[0]), spared(tr.options.Subjects[1]); usual-all != 10 {
+	exempt := func(subject string) int { return strings.Count(rules[subject], "! -s ") }
+	if usual, all := exempt(tr.options.Subjects[0]), exempt(tr.options.Subjects[1]); usual-all != 10 {
 		t.Errorf("%d rules spare the pods from masquerading, and %d with masqueradeAll", usual, all)
 	}
 }
@@ -87,7 +87,7 @@ func TestCiliumServesSocketsAlone(t *testing.T) {
 }
 
 // A followed cluster's remarks come from a separate goroutine.
-func TestProgressIsToldOneAtATime(t *testing.T) {
+func TestProgressIsReportedOneAtATime(t *testing.T) {
 	var inside, most atomic.Int32
 	show := oneAtATime(func(Progress) {
 		most.Store(max(most.Load(), inside.Add(1)))

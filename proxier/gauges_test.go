@@ -97,8 +97,8 @@ func TestGauges(t *testing.T) {
 			there := w.installed(t, family)
 			for table, rules := range there {
 				labels := map[string]string{"table": string(table), "ip_family": string(family)}
-				if told := gauge(t, e.opts.Registry, "sync_proxy_rules_iptables_total", labels); told != rules {
-					t.Errorf("%s: %d rules reported in %s, %d in the kernel", when, told, table, rules)
+				if reported := gauge(t, e.opts.Registry, "sync_proxy_rules_iptables_total", labels); reported != rules {
+					t.Errorf("%s: %d rules reported in %s, %d in the kernel", when, reported, table, rules)
 				}
 				written := gauge(t, e.opts.Registry, "sync_proxy_rules_iptables_last", labels)
 				if written > rules || last.Kind == Full && written != rules {

@@ -151,12 +151,12 @@ func TestRefusedIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := runModel(t, 0)
 		r.idle(t, 0)
-		livez := func(told bool) {
+		livez := func(reported bool) {
 			t.Helper()
 			w := httptest.NewRecorder()
 			r.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/livez", nil))
-			if w.Code != 200 || strings.Contains(w.Body.String(), `"refused":["ns/made-1:dns UDP: `) != told {
-				t.Errorf("/livez: %d, refusal reported: %v, want 200 and %v: %s", w.Code, !told, told, w.Body)
+			if w.Code != 200 || strings.Contains(w.Body.String(), `"refused":["ns/made-1:dns UDP: `) != reported {
+				t.Errorf("/livez: %d, refusal reported: %v, want 200 and %v: %s", w.Code, !reported, reported, w.Body)
 			}
 		}
 		e, works, period := r.engines[0], r.model.Fail, r.opts.Config.IPTables.SyncPeriod.Duration

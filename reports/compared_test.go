@@ -368,7 +368,7 @@ func TestMissingFigures(t *testing.T) {
 		t.Errorf("no remark about two repetitions: %s", text)
 	}
 	for _, p := range s.Phases {
-		if told := strings.HasPrefix(p.Series, "synclab/"); p.OwnUntold == told {
+		if reported := strings.HasPrefix(p.Series, "synclab/"); p.OwnUntold == reported {
 			t.Errorf("phases %+v", p)
 		}
 	}

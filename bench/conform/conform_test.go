@@ -109,7 +109,7 @@ func TestManifestsConform(t *testing.T) {
 
 // The same seed gives the same batch: the same settings and the same steps.
 func TestRandomBatchIsDeterministic(t *testing.T) {
-	told := func(seed uint64) string {
+	textOf := func(seed uint64) string {
 		b := RandomBatch(seed, 2, Constraint{})
 		text := b.Name
 		for {
@@ -130,7 +130,7 @@ func TestRandomBatchIsDeterministic(t *testing.T) {
 		}
 	}
 	for seed := range uint64(5) {
-		if first, again := told(seed), told(seed); first != again {
+		if first, again := textOf(seed), textOf(seed); first != again {
 			t.Errorf("seed %d gave two batches", seed)
 		}
 	}
@@ -155,7 +155,7 @@ func TestRandomBatchIsDeterministic(t *testing.T) {
 }
 
 // Random clusters for an old kube-proxy have nothing that it takes in another way or that ends it; those for the newest do.
-func TestOldKubeProxyIsSpared(t *testing.T) {
+func TestOldKubeProxyIsExempt(t *testing.T) {
 	type counts struct{ primary, unnumbered, open, spelled, proxies int }
 	count := func(minor int) (n counts) {
 		for seed := range uint64(20) {

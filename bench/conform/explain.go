@@ -59,12 +59,12 @@ func Entries() []string {
 func (f *feed) tell(op sim.Op, old, slice *discoveryv1.EndpointSlice) {
 	switch {
 	case op == sim.Delete && watched(slice):
-		delete(f.toldOf(slice), slice.Name)
+		delete(f.rememberedOf(slice), slice.Name)
 	case op == sim.Delete:
 	case watched(slice):
-		f.toldOf(slice)[slice.Name] = slice
+		f.rememberedOf(slice)[slice.Name] = slice
 	case old != nil && watched(old): // the slice left the watch's selector: the event is a deletion with the old object
-		delete(f.toldOf(old), old.Name)
+		delete(f.rememberedOf(old), old.Name)
 	}
 }
 
@@ -74,16 +74,16 @@ func watched(s *discoveryv1.EndpointSlice) bool {
 	return !headless
 }
 
-func (f *feed) toldOf(s *discoveryv1.EndpointSlice) map[string]*discoveryv1.EndpointSlice {
+func (f *feed) rememberedOf(s *discoveryv1.EndpointSlice) map[string]*discoveryv1.EndpointSlice {
 	if s.Labels[discoveryv1.LabelServiceName] == "" {
 		return map[string]*discoveryv1.EndpointSlice{} // no Service: kube-proxy ignores the slice
 	}
 	// Each family's proxier has a separate cache and ignores slices of the other family.
 	k := key{string(s.AddressType), s.Namespace, s.Labels[discoveryv1.LabelServiceName]}
-	if f.told[k] == nil {
-		f.told[k] = map[string]*discoveryv1.EndpointSlice{}
+	if f.remembered[k] == nil {
+		f.remembered[k] = map[string]*discoveryv1.EndpointSlice{}
 	}
-	return f.told[k]
+	return f.remembered[k]
 }
 
 // explain returns the entry that predicts a difference, or "". theirs are kube-proxy's rules; ours renders predictions.
@@ -91,11 +91,11 @@ func explain(ctx context.Context, d *Difference, theirs Grouped, ours *rendered,
 	if d.Service == "" {
 		return "", nil
 	}
-	o, told := f.objects(), sortedSlices(f.told)
+	o, remembered := f.objects(), sortedSlices(f.remembered)
 	nodes := o.Nodes
 	older := f.minor > 0 && f.minor < hintsForNodes
 	if older {
-		o.Slices, told = asReadBy(f.minor, o.Services, o.Slices), asReadBy(f.minor, o.Services, told)
+		o.Slices, remembered = asReadBy(f.minor, o.Services, o.Slices), asReadBy(f.minor, o.Services, remembered)
 	}
 	holds := func(eps []*discoveryv1.EndpointSlice) (bool, error) {
 		predicted, err := ours.renderObjects(ctx, o.Services, eps, nodes)
@@ -118,12 +118,12 @@ func explain(ctx context.Context, d *Difference, theirs Grouped, ours *rendered,
 			return EntryHints, err
 		}
 	}
-	if yes, err := holds(told); yes || err != nil {
+	if yes, err := holds(remembered); yes || err != nil {
 		return EntryMoved, err
 	}
-	orders, drops := slices.Collect(Orders(told, d.Family, d.Service)), f.minor > 0 && f.minor < readyFirst
+	orders, drops := slices.Collect(Orders(remembered, d.Family, d.Service)), f.minor > 0 && f.minor < readyFirst
 	if drops {
-		orders = append(orders, told) // one slice may have an address twice
+		orders = append(orders, remembered) // one slice may have an address twice
 	}
 	for _, order := range orders {
 		if drops {
@@ -137,7 +137,7 @@ func explain(ctx context.Context, d *Difference, theirs Grouped, ours *rendered,
 		return "", nil // a change of the zone would have notified kube-proxy
 	}
 	nodes = WithoutZones(nodes)
-	if yes, err := holds(told); yes || err != nil {
+	if yes, err := holds(remembered); yes || err != nil {
 		return EntryZone, err
 	}
 	return "", nil

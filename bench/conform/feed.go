@@ -40,10 +40,10 @@ func keyOf(o runtime.Object) key {
 type feed struct {
 	cluster *api.Cluster
 	current map[key]runtime.Object
-	// told are the slices of a proxier that never removes a slice whose Service label changed: see EntryMoved.
-	told   map[key]map[string]*discoveryv1.EndpointSlice
-	signal int
-	large  bool // there have been more than largeCluster endpoints
+	// remembered are the slices of a proxier that never removes a slice whose Service label changed: see EntryMoved.
+	remembered map[key]map[string]*discoveryv1.EndpointSlice
+	signal     int
+	large      bool // there have been more than largeCluster endpoints
 	// watched is the node that the proxiers run on. zoneChanged: the node's zone has changed since they started.
 	watched     string
 	zoneChanged bool
@@ -53,7 +53,7 @@ type feed struct {
 func newFeed() *feed {
 	return &feed{
 		cluster: api.NewCluster(clock.RealClock{}), current: map[key]runtime.Object{},
-		told: map[key]map[string]*discoveryv1.EndpointSlice{},
+		remembered: map[key]map[string]*discoveryv1.EndpointSlice{},
 	}
 }
 
@@ -81,7 +81,7 @@ func (f *feed) endpoints() (n int) {
 // proxiersStart forgets what only proxiers that ran before can know. node is the one that they run on.
 func (f *feed) proxiersStart(node string) {
 	f.watched, f.zoneChanged, f.large = node, false, f.endpoints() > largeCluster
-	clear(f.told)
+	clear(f.remembered)
 	for _, object := range f.current {
 		if slice, ok := object.(*discoveryv1.EndpointSlice); ok {
 			f.tell(sim.Add, nil, slice)

@@ -52,8 +52,8 @@ func (l *Live) Become(ctx context.Context, o *sim.Objects) error {
 // Objects returns the current objects, with the objects of the signal (see Sync).
 func (l *Live) Objects() *sim.Objects { return l.feed.objects() }
 
-// Told returns the slices as kube-proxy's cache stores them: see EntryMoved.
-func (l *Live) Told() []*discoveryv1.EndpointSlice { return sortedSlices(l.feed.told) }
+// Remembered returns the slices as kube-proxy's cache stores them: see EntryMoved.
+func (l *Live) Remembered() []*discoveryv1.EndpointSlice { return sortedSlices(l.feed.remembered) }
 
 // ZoneChanged reports whether the zone of kube-proxy's node has changed since the start: see EntryZone.
 func (l *Live) ZoneChanged() bool { return l.feed.zoneChanged }

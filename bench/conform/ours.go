@@ -125,10 +125,10 @@ func machineOf(s *space, variant iptables.Variant) (machine proxier.Machine, err
 	return machine, err
 }
 
-// sortedSlices returns the slices of a feed's told map, sorted.
-func sortedSlices(told map[key]map[string]*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
+// sortedSlices returns the slices of a feed's remembered map, sorted.
+func sortedSlices(remembered map[key]map[string]*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
 	var all []*discoveryv1.EndpointSlice
-	for _, byName := range told {
+	for _, byName := range remembered {
 		for _, s := range byName {
 			all = append(all, s)
 		}

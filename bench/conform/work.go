@@ -264,8 +264,8 @@ func (q *Request) Execute(ctx context.Context, stderr io.Writer, args []string, 
 		return fmt.Errorf("request: %w", err)
 	}
 	read, write := io.Pipe()
-	var told sync.WaitGroup
-	told.Go(func() {
+	var reading sync.WaitGroup
+	reading.Go(func() {
 		lines := json.NewDecoder(read)
 		for {
 			var e Event
@@ -282,7 +282,7 @@ func (q *Request) Execute(ctx context.Context, stderr io.Writer, args []string, 
 		err = netns.Boot(ctx, q.Kernel, bytes.NewReader(request), write, stderr, nil, nil, args...)
 	}
 	_ = write.Close()
-	told.Wait()
+	reading.Wait()
 	return err
 }
 

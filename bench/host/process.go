@@ -146,7 +146,7 @@ func (r *Host) openHarness(ctx context.Context) error {
 
 // watchKernel begins to watch what the subject writes.
 func (r *Host) watchKernel(ctx context.Context) (err error) {
-	t := &Harness{log: syncLog{told: make(chan struct{}, 1)}}
+	t := &Harness{log: syncLog{recordable: make(chan struct{}, 1)}}
 	if t.Visible, err = r.newWatcher(ctx); err == nil {
 		r.Harness = t
 	}

@@ -90,7 +90,7 @@ func (o *processSyncs) run(ctx context.Context) {
 				return
 			case <-wrote:
 				tool = true
-			case <-o.Harness.log.told:
+			case <-o.Harness.log.recordable:
 			case <-o.wanted:
 			case <-tick:
 				if !o.silent() {
@@ -472,9 +472,9 @@ func (o *processSyncs) busy() string {
 		if o.synced[string(family)] == 0 && o.synced[""] == 0 {
 			return fmt.Sprintf("it has not synced %s yet", family)
 		}
-		queued, told := o.samples.Value(lastQueued, "ip_family", string(family))
+		queued, reported := o.samples.Value(lastQueued, "ip_family", string(family))
 		synced, _ := o.samples.Value(lastSynced, "ip_family", string(family))
-		if told && queued > synced {
+		if reported && queued > synced {
 			return fmt.Sprintf("its metrics show that a sync of %s is due", family)
 		}
 	}

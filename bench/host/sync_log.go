@@ -19,11 +19,11 @@ import (
 
 // syncLog has the syncs that were reported and are not recorded yet.
 type syncLog struct {
-	pipe  *os.File      // nil: the subject writes no log
-	read  chan struct{} // closed when the log was read to its end
-	told  chan struct{} // for a subject without tools: a sync can be recorded
-	mu    sync.Mutex
-	syncs []proxier.Sync
+	pipe       *os.File      // nil: the subject writes no log
+	read       chan struct{} // closed when the log was read to its end
+	recordable chan struct{} // for a subject without tools: a sync can be recorded
+	mu         sync.Mutex
+	syncs      []proxier.Sync
 }
 
 func (l *syncLog) add(s proxier.Sync) {
@@ -134,7 +134,7 @@ func (r *Host) tellSync(written, finished time.Time) {
 	}
 	r.Harness.Visible.ToolEnded(written)
 	select {
-	case r.Harness.log.told <- struct{}{}:
+	case r.Harness.log.recordable <- struct{}{}:
 	default:
 	}
 }

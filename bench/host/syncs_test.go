@@ -19,8 +19,8 @@ import (
 	"synclab/proxier/iptables"
 )
 
-// told returns the records of syncs.
-func told(t *testing.T, syncs ...proxier.Sync) []raw.Record {
+// recordsOf returns the records of syncs.
+func recordsOf(t *testing.T, syncs ...proxier.Sync) []raw.Record {
 	t.Helper()
 	var out bytes.Buffer
 	r := &Host{Env: &pass.Env{Messages: pass.NewMessageWriter(&out), Clock: clock.RealClock{}}}
@@ -56,7 +56,7 @@ func TestSyncsAreNumberedWithinTheRepetition(t *testing.T) {
 	first := proxier.Sync{Family: corev1.IPv4Protocol, Seq: 1, Kind: proxier.Full, Runs: make([]iptables.Run, 1)}
 	other := first
 	other.Family = corev1.IPv6Protocol
-	got := sequence(told(t, first, other, first), raw.FullSync)
+	got := sequence(recordsOf(t, first, other, first), raw.FullSync)
 	if want := []int{1, 1, 2}; !slices.Equal(got, want) {
 		t.Errorf("full syncs have the numbers %v, want %v", got, want)
 	}
@@ -70,7 +70,7 @@ func TestLatencyOfASyncThatFailedAfterItWrote(t *testing.T) {
 	failed.Runs, failed.Err = make([]iptables.Run, 1), errors.New("iptables-restore: killed")
 	repeated := changes
 	repeated.Written = now.Add(time.Second)
-	records := told(t, failed, repeated)
+	records := recordsOf(t, failed, repeated)
 	if got := sequence(records, raw.ChangeSynced); len(got) != 1 || got[0] != 2 {
 		t.Errorf("latencies in syncs %v, want one, in sync 2", got)
 	}
@@ -84,7 +84,7 @@ func TestLatencyOfASyncThatFailedAfterItWrote(t *testing.T) {
 // A sync lasts until its post-sync work is done. Its changes are visible earlier, when the kernel has all rules.
 func TestWrittenIsNotTheEndOfASync(t *testing.T) {
 	now := time.Unix(1000, 0)
-	records := told(t, proxier.Sync{
+	records := recordsOf(t, proxier.Sync{
 		Kind: proxier.Partial, Started: now, Written: now.Add(3 * time.Second), Finished: now.Add(5 * time.Second),
 		Runs: make([]iptables.Run, 1), TriggerTimes: []time.Time{now.Add(-time.Second)},
 	})
@@ -98,7 +98,7 @@ func TestWrittenIsNotTheEndOfASync(t *testing.T) {
 
 // A refused restore within a sync that succeeded without it is recorded separately.
 func TestRefusedRestore(t *testing.T) {
-	records := told(t, proxier.Sync{Kind: proxier.Full, Runs: []iptables.Run{
+	records := recordsOf(t, proxier.Sync{Kind: proxier.Full, Runs: []iptables.Run{
 		{ExitCode: 2, Wall: time.Second}, {Wall: 3 * time.Second},
 	}})
 	got := map[raw.Metric][]float64{}
@@ -115,7 +115,7 @@ func TestSyncOfSeveralRestores(t *testing.T) {
 	run := iptables.Run{Wall: time.Second, User: 2 * time.Millisecond, System: 3 * time.Millisecond, Bytes: 10, PeakRSS: 100}
 	larger := run
 	larger.PeakRSS = 300
-	records := told(t, proxier.Sync{Kind: proxier.Full, Runs: []iptables.Run{run, larger, run}})
+	records := recordsOf(t, proxier.Sync{Kind: proxier.Full, Runs: []iptables.Run{run, larger, run}})
 	for metric, want := range map[raw.Metric]float64{
 		raw.Restore: 3, raw.Restores: 3, raw.ToolUser: 0.006, raw.ToolSys: 0.009, raw.RestoreBytes: 30, raw.ChildPeakRSS: 300,
 	} {
@@ -131,7 +131,7 @@ func TestSyncOfSeveralRestores(t *testing.T) {
 	}
 	netlink := run
 	netlink.PeakRSS = 0
-	for _, r := range told(t, proxier.Sync{Kind: proxier.Partial, Runs: []iptables.Run{netlink}}) {
+	for _, r := range recordsOf(t, proxier.Sync{Kind: proxier.Partial, Runs: []iptables.Run{netlink}}) {
 		if r.Metric == raw.ChildPeakRSS {
 			t.Errorf("a child of %v bytes where there was none", r.Value)
 		}

@@ -183,7 +183,7 @@ func (e *Evidence) met() bool { return e.walkable() || e.Traffic != nil }
 func always(*Evidence) bool { return true }
 
 func (e *Evidence) whole() bool {
-	return e.settledWhole() || slices.ContainsFunc(e.Restores, func(f FailedRestore) bool { return f.tells() })
+	return e.settledWhole() || slices.ContainsFunc(e.Restores, func(f FailedRestore) bool { return f.proves() })
 }
 
 // settledWhole reports whether the converged tables can be compared with a full sync, chain by chain.

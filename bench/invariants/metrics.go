@@ -23,11 +23,11 @@ const (
 // pending.
 func checkMetrics(_ context.Context, e *Evidence, r *report) error {
 	for _, name := range []string{servicesPending, slicesPending} {
-		pending, told := e.Metrics.Value(name)
+		pending, reported := e.Metrics.Value(name)
 		switch {
-		case !told && e.Subject.Serves:
+		case !reported && e.Subject.Serves:
 			r.violated("", "/metrics has no %s", name)
-		case told:
+		case reported:
 			r.checked++
 			if pending != 0 && e.Settled == nil {
 				r.violated("", "%s is %v, although the subject has converged", name, pending)
@@ -63,8 +63,8 @@ func (e *Evidence) checkRulesGauges(family corev1.IPFamily, table string, r *rep
 			rules += len(c.Rules)
 		}
 	}
-	total, told := e.Metrics.Value(rulesTotal, "table", table, "ip_family", string(family))
-	if !told {
+	total, reported := e.Metrics.Value(rulesTotal, "table", table, "ip_family", string(family))
+	if !reported {
 		if e.Subject.Serves {
 			r.violated("", "%s: /metrics has no %s of table %s", family, rulesTotal, table)
 		}

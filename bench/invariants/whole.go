@@ -58,8 +58,8 @@ func (f *FailedRestore) tables() []string {
 	return slices.Compact(names)
 }
 
-// tells reports whether the restore proves something for any table.
-func (f *FailedRestore) tells() bool {
+// proves reports whether the restore proves something for any table.
+func (f *FailedRestore) proves() bool {
 	return slices.ContainsFunc(f.tables(), func(table string) bool {
 		return f.Intended != nil || sameTable(f.Before[table], f.After[table]) == ""
 	})

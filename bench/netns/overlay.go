@@ -130,7 +130,7 @@ func tunnelEnd(wire netlink.Link, local netip.Addr) (netlink.Link, net.HardwareA
 	return bringUp(tunnelDevice)
 }
 
-// forward tells a tunnel's end on which node a hardware address is.
+// forward sets at a tunnel's end on which node a hardware address is.
 func forward(tunnel netlink.Link, mac net.HardwareAddr, node netip.Addr) error {
 	err := netlink.NeighSet(&netlink.Neigh{
 		LinkIndex: tunnel.Attrs().Index, Family: unix.AF_BRIDGE, State: netlink.NUD_PERMANENT, Flags: netlink.NTF_SELF, IP: node.AsSlice(), HardwareAddr: mac,

@@ -90,11 +90,11 @@ func (k *Soak) Run(ctx context.Context) (Summary, error) {
 	defer k.folder.Close()
 	k.summary = Summary{Started: k.o.Clock.Now(), FirstSeed: k.o.Seed, Subjects: k.o.Subjects, BySubject: map[string]Totals{}, Failed: []Failed{}}
 	telling, stop := context.WithCancel(ctx)
-	var told sync.WaitGroup
-	told.Go(func() { k.tellNowAndThen(telling) })
+	var reporting sync.WaitGroup
+	reporting.Go(func() { k.tellNowAndThen(telling) })
 	err = k.seeds(ctx)
 	stop()
-	told.Wait()
+	reporting.Wait()
 	k.summary.Finished = k.o.Clock.Now()
 	return k.summary, errors.Join(err, k.summary.write(k.folder))
 }

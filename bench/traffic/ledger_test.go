@@ -134,8 +134,8 @@ func (s *story) packet(sent, end float64, by string) {
 	s.ledger.Take(r)
 }
 
-// tells finishes, and compares the findings.
-func (s *story) tells(want ...string) {
+// finds finishes, and compares the findings.
+func (s *story) finds(want ...string) {
 	s.t.Helper()
 	s.ledger.Finish()
 	if diff := cmp.Diff(want, s.found); diff != "" {
@@ -221,7 +221,7 @@ func TestNotCleanedBeforeItsEnd(t *testing.T) {
 			want = "packet misrouted 10.128.0.1"
 		}
 		s.packet(9.5, 9.6, "1") // after the repair
-		s.tells("packet 10.128.0.1", want, "packet misrouted 10.128.0.1")
+		s.finds("packet 10.128.0.1", want, "packet misrouted 10.128.0.1")
 	}
 }
 
@@ -239,7 +239,7 @@ func TestOldAndNew(t *testing.T) {
 	s.visible(2, change)
 	s.flow(2.1, 2.3, "1") // too late
 	s.flow(2.1, 2.3, "2")
-	s.tells("flow 10.128.0.1", "flow misrouted 10.128.0.3", "added 10.128.0.3 100ms after 1s", "flow 10.128.0.3", "flow 10.128.0.1",
+	s.finds("flow 10.128.0.1", "flow misrouted 10.128.0.3", "added 10.128.0.3 100ms after 1s", "flow 10.128.0.3", "flow 10.128.0.1",
 		"flow 10.128.0.3", "flow 10.128.0.1", "flow misrouted 10.128.0.1", "flow 10.128.0.2", "removed 10.128.0.1 1.3s after 1s")
 }
 
@@ -249,7 +249,7 @@ func TestSightsComeLate(t *testing.T) {
 	change := s.becomes(1, "2")
 	s.flow(3, 3.1, "1")
 	s.visible(2, change)
-	s.tells("flow misrouted 10.128.0.1", "removed 10.128.0.1 2.1s after 1s", "added not yet 10.128.0.2 2.1s after 1s")
+	s.finds("flow misrouted 10.128.0.1", "removed 10.128.0.1 2.1s after 1s", "added not yet 10.128.0.2 2.1s after 1s")
 }
 
 // A visible change ends all earlier states, and no others.
@@ -262,7 +262,7 @@ func TestEarlierChangesAreVisibleWithLater(t *testing.T) {
 	s.flow(4, 4.1, "2")
 	s.flow(4, 4.1, "3")
 	s.flow(4, 4.1, "4")
-	s.tells("flow misrouted 10.128.0.2", "flow 10.128.0.3", "added 10.128.0.4 2.1s after 2s", "flow 10.128.0.4",
+	s.finds("flow misrouted 10.128.0.2", "flow 10.128.0.3", "added 10.128.0.4 2.1s after 2s", "flow 10.128.0.4",
 		"removed 10.128.0.2 3.1s after 1s", "removed 10.128.0.3 2.1s after 2s", "added not yet 10.128.0.3 1s after 1s")
 }
 
@@ -275,7 +275,7 @@ func TestUnwatched(t *testing.T) {
 	if unwatched := s.ledger.Finish().Unobserved; unwatched != 2 {
 		t.Errorf("%d flows with an unknown outcome, want 2", unwatched)
 	}
-	s.tells("flow timeout")
+	s.finds("flow timeout")
 }
 
 // A flow that times out together with a control flow is the machine's. It fails if its control flow was answered, or
@@ -298,7 +298,7 @@ func TestControlFlows(t *testing.T) {
 	control(12, 12.1, Refused)
 	s.flow(12, 12.5, TimedOut)
 	counts := s.ledger.Finish()
-	s.tells("control failed timeout", "flow timeout", "flow timeout", "control failed held timeout", "flow timeout")
+	s.finds("control failed timeout", "flow timeout", "flow timeout", "control failed held timeout", "flow timeout")
 	if counts.Controls != 5 || counts.FailedControls != 3 {
 		t.Errorf("%+v", counts)
 	}
@@ -348,7 +348,7 @@ func TestTerminatingKeepsFlows(t *testing.T) {
 	s.visible(6.1, next)
 	s.packet(8, 8.1, "1")
 	s.packet(9, 9.1, "2")
-	s.tells("packet 10.128.0.1", "packet 10.128.0.1", "flow misrouted 10.128.0.1", "packet 10.128.0.1", "packet misrouted 10.128.0.1",
+	s.finds("packet 10.128.0.1", "packet 10.128.0.1", "flow misrouted 10.128.0.1", "packet 10.128.0.1", "packet misrouted 10.128.0.1",
 		"removed held 10.128.0.1 4.1s after 5s", "packet 10.128.0.2", "removed 10.128.0.1 3.1s after 1s", "added not yet 10.128.0.2 8.1s after 1s",
 		"added not yet 10.128.0.3 3.1s after 6s")
 }
@@ -361,7 +361,7 @@ func TestStateReturns(t *testing.T) {
 	s.visible(1.1, back)
 	s.flow(1.5, 1.6, "2")
 	s.flow(11.2, 11.3, "2")
-	s.tells("flow 10.128.0.2", "flow misrouted 10.128.0.2", "removed 10.128.0.2 10.2s after 1.1s", "added not yet 10.128.0.2 100ms after 1s")
+	s.finds("flow 10.128.0.2", "flow misrouted 10.128.0.2", "removed 10.128.0.2 10.2s after 1.1s", "added not yet 10.128.0.2 100ms after 1s")
 }
 
 // A Service that grows and shrinks passes the same states twice. In the kernel, the way up looks like the way down. A
@@ -407,7 +407,7 @@ func TestUnanswered(t *testing.T) {
 	back := s.becomes(4, "1")
 	s.visible(4.5, back)
 	s.flow(7, 7.1, Refused)
-	s.tells("flow timeout", "flow refused", "flow timeout", "flow misrouted 10.128.0.1",
+	s.finds("flow timeout", "flow refused", "flow timeout", "flow misrouted 10.128.0.1",
 		"flow refused", "removed 10.128.0.1 1.6s after 1s", "added not yet 10.128.0.1 3.1s after 4s")
 }
 
@@ -421,7 +421,7 @@ func TestHeldFlowLeaves(t *testing.T) {
 	s.packet(1.5, 1.5, "1") // conntrack is cleaned after the rules are written
 	s.packet(2.1, 2.1, "2")
 	s.packet(2.5, 2.5, "1") // misrouted
-	s.tells("packet 10.128.0.1", "packet 10.128.0.1", "packet 10.128.0.1", "removed held 10.128.0.1 1.1s after 1s", "packet 10.128.0.2",
+	s.finds("packet 10.128.0.1", "packet 10.128.0.1", "packet 10.128.0.1", "removed held 10.128.0.1 1.1s after 1s", "packet 10.128.0.2",
 		"packet misrouted 10.128.0.1")
 }
 
@@ -439,7 +439,7 @@ func TestHeldFlowIsCutOnce(t *testing.T) {
 	s.packet(3.25, 3.75, TimedOut)
 	s.packet(4, 4, "3")
 	s.packet(4.25, 4.75, TimedOut)
-	s.tells("packet 10.128.0.1", "packet timeout", "removed held 10.128.0.1 500ms after 2s", "packet 10.128.0.2", "packet timeout",
+	s.finds("packet 10.128.0.1", "packet timeout", "removed held 10.128.0.1 500ms after 2s", "packet 10.128.0.2", "packet timeout",
 		"removed held 10.128.0.2 1s after 3s", "packet 10.128.0.3", "packet timeout")
 }
 
@@ -450,7 +450,7 @@ func TestHeldFlowLeavesForNobody(t *testing.T) {
 	s.visible(1.3, s.becomes(1))
 	s.packet(1.5, 1.5, Refused)
 	s.packet(3, 3, "1")
-	s.tells("packet 10.128.0.1", "removed held 10.128.0.1 500ms after 1s", "packet misrouted 10.128.0.1")
+	s.finds("packet 10.128.0.1", "removed held 10.128.0.1 500ms after 1s", "packet misrouted 10.128.0.1")
 }
 
 // A changed Service becomes a target, and its flows are checked like others.
@@ -476,7 +476,7 @@ func TestChangedServicesAreFollowed(t *testing.T) {
 	r := result(2, 2.1, "9")
 	r.Target = 1
 	s.ledger.Take(r)
-	s.tells("flow misrouted 10.128.0.9", "added not yet 10.128.0.2 1.1s after 1s")
+	s.finds("flow misrouted 10.128.0.9", "added not yet 10.128.0.2 1.1s after 1s")
 }
 
 // Shares can be checked only for flows that met a single state of the Service.
@@ -512,7 +512,7 @@ func TestAddedNotYet(t *testing.T) {
 	s.visible(4.5, s.becomes(4, "1", "3", "4"))
 	s.flow(5, 5.5, "3")
 	s.flow(8, 9, "1")
-	s.tells("added 10.128.0.2 1.1s after 1s", "flow 10.128.0.2", "added 10.128.0.3 1.5s after 4s", "flow 10.128.0.3", "flow 10.128.0.1",
+	s.finds("added 10.128.0.2 1.1s after 1s", "flow 10.128.0.2", "added 10.128.0.3 1.5s after 4s", "flow 10.128.0.3", "flow 10.128.0.1",
 		"added not yet 10.128.0.3 2s after 1s", "added not yet 10.128.0.4 6s after 3s")
 }
 
@@ -529,5 +529,5 @@ func TestSliceChangesHands(t *testing.T) {
 	s.ledger.Changed(sim.Add, after, second(20), second(20))
 	s.visible(21, after)
 	s.flow(22, 22.1, "1")
-	s.tells("flow misrouted 10.128.0.1", "removed 10.128.0.1 2.1s after 20s", "added not yet 10.128.0.1 18.8s after 1.2s", "added not yet 10.128.0.2 2.1s after 20s")
+	s.finds("flow misrouted 10.128.0.1", "removed 10.128.0.1 2.1s after 20s", "added not yet 10.128.0.1 18.8s after 1.2s", "added not yet 10.128.0.2 2.1s after 20s")
 }

@@ -131,16 +131,16 @@ func TestPodsListenOnMorePorts(t *testing.T) {
 	s := Stream{Rate: 400, Clients: clients, Seed: 1, Targets: []Target{
 		to(v4, corev1.ProtocolTCP, "10.128.0.1:9090"), to(v4, corev1.ProtocolUDP, "10.128.0.1:9090"),
 	}}
-	told := false
+	listened := false
 	all := collect(t, p, s, func(all []Result) bool {
-		if len(all) >= 20 && !told {
-			told = true
+		if len(all) >= 20 && !listened {
+			listened = true
 			if err := p.Listen([]Port{{v4, corev1.ProtocolTCP, 9090}, {v4, corev1.ProtocolUDP, 9090}}); err != nil {
 				t.Fatal(err)
 			}
 			all[0].End = p.clock.now()
 		}
-		return told && len(all) >= 200
+		return listened && len(all) >= 200
 	})
 	answered := 0
 	for _, r := range all[1:] {

@@ -82,14 +82,14 @@ type belief struct {
 func (k *theirs) beliefs(d *Difference) iter.Seq[belief] {
 	return func(yield func(belief) bool) {
 		o := k.state.Objects
-		told := &sim.Objects{Services: o.Services, Nodes: o.Nodes, Slices: k.live.Told()}
-		if !yield(belief{entryOrder, "", o}) || !yield(belief{conform.EntryMoved, "", told}) {
+		remembered := &sim.Objects{Services: o.Services, Nodes: o.Nodes, Slices: k.live.Remembered()}
+		if !yield(belief{entryOrder, "", o}) || !yield(belief{conform.EntryMoved, "", remembered}) {
 			return
 		}
 		claimers := k.claimers(d)
 		for _, service := range claimers {
 			n := 0
-			for order := range conform.Orders(told.Slices, d.Family, service) {
+			for order := range conform.Orders(remembered.Slices, d.Family, service) {
 				n++
 				what := fmt.Sprintf("%s %s %d", d.Family, service, n)
 				if !yield(belief{conform.EntryTwice, what, &sim.Objects{Services: o.Services, Nodes: o.Nodes, Slices: order}}) {
@@ -99,16 +99,16 @@ func (k *theirs) beliefs(d *Difference) iter.Seq[belief] {
 		}
 		if k.saved == nil && len(claimers) > 1 { // in mode iptables, the order is visible in the rules
 			for _, service := range claimers {
-				if !yield(belief{entryOrder, service, &sim.Objects{Services: oldest(o.Services, service), Nodes: o.Nodes, Slices: told.Slices}}) {
+				if !yield(belief{entryOrder, service, &sim.Objects{Services: oldest(o.Services, service), Nodes: o.Nodes, Slices: remembered.Slices}}) {
 					return
 				}
-				if !yield(belief{modeOwner, service + " of " + strings.Join(claimers, " "), &sim.Objects{Services: withoutOthers(o.Services, claimers, service), Nodes: o.Nodes, Slices: told.Slices}}) {
+				if !yield(belief{modeOwner, service + " of " + strings.Join(claimers, " "), &sim.Objects{Services: withoutOthers(o.Services, claimers, service), Nodes: o.Nodes, Slices: remembered.Slices}}) {
 					return
 				}
 			}
 		}
 		if !k.live.ZoneChanged() {
-			yield(belief{conform.EntryZone, "", &sim.Objects{Services: o.Services, Nodes: conform.WithoutZones(o.Nodes), Slices: told.Slices}})
+			yield(belief{conform.EntryZone, "", &sim.Objects{Services: o.Services, Nodes: conform.WithoutZones(o.Nodes), Slices: remembered.Slices}})
 		}
 	}
 }

@@ -140,8 +140,8 @@ func (k *soak) checkMetrics(family corev1.IPFamily, wanted fresh) {
 				rules++
 			}
 		}
-		if told := last.Installed[table].Rules; told != rules {
-			k.broken(metered, fmt.Sprintf("%s %s: the sync reported %d rules, the table has %d", family, table, told, rules))
+		if reported := last.Installed[table].Rules; reported != rules {
+			k.broken(metered, fmt.Sprintf("%s %s: the sync reported %d rules, the table has %d", family, table, reported, rules))
 		}
 	}
 }

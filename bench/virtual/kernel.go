@@ -193,22 +193,22 @@ const mostDifferences = 12
 // firstDifferences lists lines that are only in want or only in have, or the first line in another order.
 func firstDifferences(want, have []string) string {
 	var b strings.Builder
-	told := 0
+	listed := 0
 	only := func(sign string, lines, others []string) {
 		there := map[string]int{}
 		for _, line := range others {
 			there[line]++
 		}
 		for _, line := range lines {
-			if there[line]--; there[line] < 0 && told < mostDifferences {
+			if there[line]--; there[line] < 0 && listed < mostDifferences {
 				fmt.Fprintf(&b, "\n  %s %s", sign, line)
-				told++
+				listed++
 			}
 		}
 	}
 	only("missing ", want, have)
 	only("too much", have, want)
-	if told > 0 {
+	if listed > 0 {
 		return b.String()
 	}
 	for i := range want {

@@ -76,7 +76,7 @@ func TestCapture(t *testing.T) {
 		if status != exitDone || stdout != "" || !strings.Contains(stderr, "30 Services") {
 			t.Fatalf("capture %v: status %d\n%s%s", flags, status, stdout, stderr)
 		}
-		if told := strings.Contains(stderr, "pods are in "); told != (flags != nil) {
+		if says := strings.Contains(stderr, "pods are in "); says != (flags != nil) {
 			t.Errorf("capture %v says: %s", flags, stderr)
 		}
 	}

@@ -87,7 +87,7 @@ func TestConformRequest(t *testing.T) {
 	}
 }
 
-func TestConformTells(t *testing.T) {
+func TestConformReports(t *testing.T) {
 	dir := t.TempDir()
 	f := conformFlags{}
 	cmd := newConformWith(streams{}, &f)

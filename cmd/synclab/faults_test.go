@@ -35,13 +35,13 @@ func TestFaults(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			told := map[raw.Metric]map[string]int{raw.FaultDuration: {}, raw.FaultDetected: {}, raw.FaultRepaired: {}}
+			counts := map[raw.Metric]map[string]int{raw.FaultDuration: {}, raw.FaultDetected: {}, raw.FaultRepaired: {}}
 			for _, r := range records {
 				switch {
 				case r.Metric == raw.Violation || r.Metric == raw.Exceeded || r.Metric == raw.FaultRepaired && r.Error != "":
 					t.Errorf("%s %s: %s", r.Metric, r.Fault, r.Error)
-				case told[r.Metric] != nil:
-					told[r.Metric][r.Fault]++
+				case counts[r.Metric] != nil:
+					counts[r.Metric][r.Fault]++
 				}
 			}
 			for i, step := range run.Scenario.Steps {
@@ -49,11 +49,11 @@ func TestFaults(t *testing.T) {
 					continue
 				}
 				want := 1
-				if spared(name, step.Fault.Kind, step.Fault.Table) {
+				if unaffected(name, step.Fault.Kind, step.Fault.Table) {
 					want = 0
 				}
 				churns := i+1 < len(run.Scenario.Steps) && run.Scenario.Steps[i+1].Churn != nil
-				for metric, of := range told {
+				for metric, of := range counts {
 					injected := slices.Contains([]string{"restore-fails", "restore-killed", "rule-refused"}, step.Fault.Kind)
 					optional := metric == raw.FaultDetected && churns && !injected // a change may be the cause of a sync
 					if n := ofStep(of, i+1); n != want && !(optional && n == 0) {
@@ -65,8 +65,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// spared reports whether a fault cannot affect a subject.
-func spared(subject, kind, table string) bool {
+// unaffected reports whether a fault cannot affect a subject.
+func unaffected(subject, kind, table string) bool {
 	switch subject {
 	case "synclab/nftables":
 		return slices.Contains([]string{"restore-fails", "restore-killed", "rule-refused", "lock-held"}, kind) || table == "filter"
@@ -77,9 +77,9 @@ func spared(subject, kind, table string) bool {
 }
 
 // ofStep counts the records of one step's faults.
-func ofStep(told map[string]int, step int) int {
+func ofStep(counts map[string]int, step int) int {
 	n := 0
-	for fault, times := range told {
+	for fault, times := range counts {
 		if strings.HasPrefix(fault, fmt.Sprintf("%d:", step)) {
 			n += times
 		}

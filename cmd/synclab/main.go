@@ -131,7 +131,7 @@ func exitStatus(ctx context.Context, stderr io.Writer, err error) int {
 	case err == nil:
 		return exitDone
 	case errors.As(err, &worker):
-		if !workerTold(err) {
+		if !printedByWorker(err) {
 			fmt.Fprintf(stderr, "synclab: %s\n", strings.TrimSpace(err.Error()))
 		}
 		if status := netns.ExitCode(worker); status != exitFailed || !errors.As(err, &own) {
@@ -155,15 +155,15 @@ func exitStatus(ctx context.Context, stderr io.Writer, err error) int {
 	return exitUsage
 }
 
-// workerTold reports whether err consists only of workers that exited by themselves: each has printed its error.
-func workerTold(err error) bool {
+// printedByWorker reports whether err consists only of workers that exited by themselves: each has printed its error.
+func printedByWorker(err error) bool {
 	switch e := err.(type) {
 	case *netns.WorkerError:
 		return e.Exited()
 	case interface{ Unwrap() error }:
-		return workerTold(e.Unwrap())
+		return printedByWorker(e.Unwrap())
 	case interface{ Unwrap() []error }:
-		return !slices.ContainsFunc(e.Unwrap(), func(err error) bool { return !workerTold(err) })
+		return !slices.ContainsFunc(e.Unwrap(), func(err error) bool { return !printedByWorker(err) })
 	}
 	return false
 }

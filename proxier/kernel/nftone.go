@@ -87,11 +87,11 @@ type NftSize struct {
 // collects them.
 const setCount = 20
 
-// ToldSizes returns the sizes of all sets and maps of a table, in the order of their creation. It reads only the sizes
+// ReportedSizes returns the sizes of all sets and maps of a table, in the order of their creation. It reads only the sizes
 // that the kernel reports without a dump of the elements: before Linux 6.16, none.
-func (n *Nftables) ToldSizes(family corev1.IPFamily, table string) (sizes []NftSize, err error) {
+func (n *Nftables) ReportedSizes(family corev1.IPFamily, table string) (sizes []NftSize, err error) {
 	err = n.ask(func() error {
-		sizes, err = n.s.toldSizes(family, table)
+		sizes, err = n.s.reportedSizes(family, table)
 		return err
 	})
 	if err != nil {
@@ -100,7 +100,7 @@ func (n *Nftables) ToldSizes(family corev1.IPFamily, table string) (sizes []NftS
 	return sizes, nil
 }
 
-func (s *socket) toldSizes(family corev1.IPFamily, table string) (sizes []NftSize, err error) {
+func (s *socket) reportedSizes(family corev1.IPFamily, table string) (sizes []NftSize, err error) {
 	filter := attr.AppendText(nil, unix.NFTA_SET_TABLE, table)
 	err = s.dump(unix.NFT_MSG_GETSET, nfProtocols[family], filter, func(attrs []byte) error {
 		size := NftSize{Elements: -1}
@@ -122,7 +122,7 @@ func (s *socket) toldSizes(family corev1.IPFamily, table string) (sizes []NftSiz
 // Sizes returns the sizes of all sets and maps of a table, in the order of their creation. Where the kernel reports no
 // size, it counts the elements, in time that grows faster than their number.
 func (n *Nftables) Sizes(family corev1.IPFamily, table string) ([]NftSize, error) {
-	sizes, err := n.ToldSizes(family, table)
+	sizes, err := n.ReportedSizes(family, table)
 	for i := range sizes {
 		if sizes[i].Elements < 0 && err == nil {
 			sizes[i].Elements, err = n.countElements(family, table, sizes[i].Set)

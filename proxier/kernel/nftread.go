@@ -128,7 +128,7 @@ func (n *Nftables) Tally(family corev1.IPFamily, table string) (NftTally, error)
 		if err := n.s.eachChain(family, table, func(_ Chain, rules int) { t.Chains++; t.Rules += rules }); err != nil {
 			return err
 		}
-		sizes, err := n.s.toldSizes(family, table)
+		sizes, err := n.s.reportedSizes(family, table)
 		if errors.Is(err, unix.ENOENT) && t == (NftTally{}) {
 			return nil
 		}

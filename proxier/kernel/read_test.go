@@ -270,7 +270,7 @@ func TestNftables(t *testing.T) {
 		slices.Sort(texts)
 		return texts
 	}
-	sizes, err := n.ToldSizes(v4, "lab")
+	sizes, err := n.ReportedSizes(v4, "lab")
 	if err != nil || len(sizes) != 3 {
 		t.Fatalf("sizes: %v, %v", sizes, err)
 	}

@@ -51,15 +51,15 @@ func TestNoRoomToRemember(t *testing.T) {
 func TestSizesAreCounted(t *testing.T) {
 	b := onKernel(t, plainSettings)
 	mustSync(t, b, true, []*plan.ServicePort{clusterPort(1, 3)})
-	told, err := b.kernel.ToldSizes(corev1.IPv4Protocol, b.encoder.table)
-	if err != nil || len(told) != int(sets) {
-		t.Fatalf("sizes: %v, %v", told, err)
+	reported, err := b.kernel.ReportedSizes(corev1.IPv4Protocol, b.encoder.table)
+	if err != nil || len(reported) != int(sets) {
+		t.Fatalf("sizes: %v, %v", reported, err)
 	}
 	counted, err := b.kernel.Sizes(corev1.IPv4Protocol, b.encoder.table)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, size := range told {
+	for i, size := range reported {
 		if size.Elements >= 0 && counted[i] != size {
 			t.Errorf("counted %v, reported %v", counted[i], size)
 		}

@@ -52,7 +52,7 @@ func (b *Backend) Fingerprint() (backend.Fingerprint, error) {
 	}
 	if generation != b.generation+b.socket.commits {
 		b.foreign = true
-		found, err := b.outline(b.kernel.ToldSizes) // counting would cost more than a sync
+		found, err := b.outline(b.kernel.ReportedSizes) // counting would cost more than a sync
 		if err != nil {
 			return backend.Fingerprint{}, err
 		}

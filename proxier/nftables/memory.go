@@ -60,7 +60,7 @@ func (s *syncing) forget() error {
 	}
 	defer clear(s.rules.shortened)
 	family, table := s.opts.Family, s.encoder.table
-	sizes, err := s.kernel.ToldSizes(family, table)
+	sizes, err := s.kernel.ReportedSizes(family, table)
 	if err != nil {
 		return err
 	}

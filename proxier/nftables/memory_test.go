@@ -65,7 +65,7 @@ func TestShorterAffinity(t *testing.T) {
 	b := onKernel(t, plainSettings)
 	ports := []*plan.ServicePort{p, q}
 	mustSync(t, b, true, ports)
-	for _, size := range must(b.kernel.ToldSizes(corev1.IPv4Protocol, b.encoder.table)) {
+	for _, size := range must(b.kernel.ReportedSizes(corev1.IPv4Protocol, b.encoder.table)) {
 		if size.Elements < 0 {
 			t.Skip("the kernel does not report the sizes of sets")
 		}

@@ -155,15 +155,15 @@ func (d *WatchFaults) waitsStill(version int64) bool {
 	return version > d.released
 }
 
-// Told is an event of a watch.
-type Told interface {
-	// Told returns the key of the event's object, the version of the write, and its Mark.
-	Told() (key string, version int64, m Mark)
+// WatchEvent is an event of a watch.
+type WatchEvent interface {
+	// Written returns the key of the event's object, the version of the write, and its Mark.
+	Written() (key string, version int64, m Mark)
 }
 
 // Sequence is the order in which one watch delivers its events: version order, except for marked events. One goroutine
 // uses it.
-type Sequence[E Told] struct {
+type Sequence[E WatchEvent] struct {
 	disturbance *WatchFaults
 	late        []E // of one object
 	key         string
@@ -171,33 +171,33 @@ type Sequence[E Told] struct {
 }
 
 // NewSequence returns the sequence of one watch.
-func NewSequence[E Told](d *WatchFaults) Sequence[E] { return Sequence[E]{disturbance: d} }
+func NewSequence[E WatchEvent](d *WatchFaults) Sequence[E] { return Sequence[E]{disturbance: d} }
 
-// Append takes the next event, in the order of versions, and appends the events to deliver now to told. Events that
+// Append takes the next event, in the order of versions, and appends the events to deliver now to ready. Events that
 // the watch filters out must pass through it, too: a late event that waits for them could be lost when the watch ends.
-func (s *Sequence[E]) Append(told []E, e E) []E {
-	key, version, m := e.Told()
+func (s *Sequence[E]) Append(ready []E, e E) []E {
+	key, version, m := e.Written()
 	switch {
 	case len(s.late) > 0 && key == s.key:
 		s.late = append(s.late, e)
 	case len(s.late) > 0:
-		told = append(append(told, e), s.late...)
+		ready = append(append(ready, e), s.late...)
 		s.late = s.late[:0]
 	case m.Late && s.disturbance.waitsStill(version):
 		s.late, s.key, s.version = append(s.late, e), key, version
 	default:
-		told = append(told, e)
+		ready = append(ready, e)
 	}
-	return told
+	return ready
 }
 
 // AppendReleased appends late events that need not wait any more. Call it before the next event is taken.
-func (s *Sequence[E]) AppendReleased(told []E) []E {
+func (s *Sequence[E]) AppendReleased(ready []E) []E {
 	if len(s.late) > 0 && !s.disturbance.waitsStill(s.version) {
-		told = append(told, s.late...)
+		ready = append(ready, s.late...)
 		s.late = s.late[:0]
 	}
-	return told
+	return ready
 }
 
 // Waiting reports whether late events wait.

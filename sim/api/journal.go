@@ -51,8 +51,8 @@ func (e *entry) of(matches func(runtime.Object) bool) (event watch.Event, shown 
 	return event, was || now
 }
 
-// Told returns what the Sequence of a watch needs.
-func (e entry) Told() (string, int64, Mark) { return e.key, e.version, e.mark }
+// Written returns what the Sequence of a watch needs.
+func (e entry) Written() (string, int64, Mark) { return e.key, e.version, e.mark }
 
 // journal is the sequence of events of one resource, with its readers. The Cluster's lock guards all of it; the
 // condition is built on that lock.
@@ -158,7 +158,7 @@ type reader struct {
 	expired bool // the entries to read are forgotten
 	taking  bool // the entry at position is being delivered
 	order   Sequence[entry]
-	told    []entry
+	ready   []entry
 	stopped bool
 	results chan watch.Event
 	quit    chan struct{}
@@ -269,17 +269,17 @@ func (r *reader) next() ([]entry, bool) {
 			j.wake.L.Lock()
 			return nil, false
 		default:
-			told := r.order.AppendReleased(r.told[:0])
-			if len(told) == 0 && r.position < j.end() {
+			ready := r.order.AppendReleased(r.ready[:0])
+			if len(ready) == 0 && r.position < j.end() {
 				r.taking = true
-				if told = r.order.Append(told, j.entries[r.position-j.first]); len(told) == 0 {
+				if ready = r.order.Append(ready, j.entries[r.position-j.first]); len(ready) == 0 {
 					r.moveOn()
 					continue
 				}
 			}
-			if len(told) > 0 {
-				r.told = told
-				return told, true
+			if len(ready) > 0 {
+				r.ready = ready
+				return ready, true
 			}
 		}
 		j.wake.Wait()

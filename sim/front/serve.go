@@ -30,11 +30,11 @@ type Request struct {
 
 // ServeHTTP answers one request.
 func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if told := f.options.Answered; told != nil {
+	if answered := f.options.Answered; answered != nil {
 		began := f.clock.Now()
 		recorded := &recorder{ResponseWriter: w, code: http.StatusOK}
 		defer func() {
-			told(Request{r.Method, r.URL.RequestURI(), r.UserAgent(), recorded.code, began, f.clock.Since(began)})
+			answered(Request{r.Method, r.URL.RequestURI(), r.UserAgent(), recorded.code, began, f.clock.Since(began)})
 		}()
 		w = recorded
 	}

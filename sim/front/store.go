@@ -42,8 +42,8 @@ type event struct {
 	mark    api.Mark
 }
 
-// Told returns what the Sequence of a watch needs.
-func (e event) Told() (string, int64, api.Mark) { return e.object.key, e.version, e.mark }
+// Written returns what the Sequence of a watch needs.
+func (e event) Written() (string, int64, api.Mark) { return e.object.key, e.version, e.mark }
 
 func newStore(r *resource, history int) *store {
 	return &store{resource: r, history: history, changed: make(chan struct{})}

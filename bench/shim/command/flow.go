@@ -112,7 +112,7 @@ func wait(signals int) {
 	sys6(syscall.SYS_PPOLL, ptr(&polled[0]), uintptr(len(polled)), 0, 0, 8, 0)
 }
 
-// ask fills two places of polled; -1 is skipped by the kernel. The end that is not waited for tells errors: a reader
+// ask fills two places of polled; -1 is skipped by the kernel. The end that is not waited for reports errors: a reader
 // that has gone.
 func (f *flow) ask(i int) {
 	from, to := int16(pollIn), int16(0)

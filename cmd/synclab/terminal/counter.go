@@ -15,12 +15,12 @@ type Counter struct {
 	w     io.Writer
 	title string
 	bar   *progressbar.ProgressBar
-	told  time.Time
+	shown time.Time
 }
 
 // NewCounter begins with none of total done; 0: total is unknown.
 func NewCounter(w io.Writer, title string, total int) *Counter {
-	c := &Counter{w: w, title: title, told: time.Now()}
+	c := &Counter{w: w, title: title, shown: time.Now()}
 	if !term.IsTerminal(Descriptor(w)) {
 		fmt.Fprintln(w, title)
 		return c
@@ -47,8 +47,8 @@ func (c *Counter) Show(done, total int) {
 			c.bar.ChangeMax(total)
 		}
 		_ = c.bar.Set(done)
-	case time.Since(c.told) >= LineEvery:
-		c.told = time.Now()
+	case time.Since(c.shown) >= LineEvery:
+		c.shown = time.Now()
 		of := ""
 		if total > 0 {
 			of = fmt.Sprintf(" of %d", total)

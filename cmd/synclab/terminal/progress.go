@@ -26,7 +26,7 @@ type Progress struct {
 	state   State
 	latest  string
 	lines   int // on the screen now
-	told    time.Time
+	shown   time.Time
 	stop    chan struct{}
 	stopped sync.WaitGroup
 }
@@ -75,14 +75,14 @@ func (p *Progress) Show(at bench.Progress) {
 	p.state.Take(at)
 	switch {
 	case !p.terminal:
-		if time.Since(p.told) >= LineEvery {
-			p.told = time.Now()
+		if time.Since(p.shown) >= LineEvery {
+			p.shown = time.Now()
 			fmt.Fprintf(p.w, "%s%s%s\n", title(at), step(at), p.left())
 		}
 	case p.stop == nil:
 		p.keepDrawing()
 		p.draw()
-	case time.Since(p.told) >= redrawEvery:
+	case time.Since(p.shown) >= redrawEvery:
 		p.clear()
 		p.draw()
 	}
@@ -145,7 +145,7 @@ func (p *Progress) draw() {
 	if p.stop == nil {
 		return
 	}
-	p.told = time.Now()
+	p.shown = time.Now()
 	for _, line := range p.text(p.width()) {
 		fmt.Fprintln(p.screen(), line)
 		p.lines++

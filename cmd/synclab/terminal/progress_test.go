@@ -21,7 +21,7 @@ func TestProgressInLines(t *testing.T) {
 	p.Show(note)
 	at.Done = 1
 	p.Show(at)
-	p.told = p.told.Add(-LineEvery)
+	p.shown = p.shown.Add(-LineEvery)
 	at.Pass, at.Left, at.Figures = 2, 90*time.Second, []bench.Figure{{Name: "reaction", Median: 0.0021}, {Name: "full sync", Median: 1.5}}
 	p.Show(at)
 	p.End()
@@ -60,7 +60,7 @@ func TestProgressOnTerminal(t *testing.T) {
 	at := bench.Progress{Subject: "a\x1b[2J", Cell: "services=1", Rep: 1, Pass: 2, Passes: 4, Stage: "3:churn", Done: 5, Total: 10, Left: time.Minute}
 	p.Show(at)
 	at.Figures = []bench.Figure{{Name: "reaction", Median: 0.0021}}
-	p.told = time.Time{}
+	p.shown = time.Time{}
 	p.Show(at)
 	p.mu.Lock()
 	lines := p.text(70)
