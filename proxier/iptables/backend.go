@@ -98,7 +98,7 @@ func (b *Backend) Drift(ctx context.Context) (string, error) {
 // Glance checks the chains that a sync could not delete because foreign rules refer to them. Such a rule may have been
 // removed after that sync and before its fingerprint was read.
 func (b *Backend) Glance() (string, error) {
-	if len(b.rules.stuck) == 0 {
+	if len(b.rules.known[NAT].stuck)+len(b.rules.known[Filter].stuck) == 0 {
 		return "", nil
 	}
 	return b.loosened(b.rules.Expected())
@@ -170,14 +170,14 @@ func (s *syncing) prepareFull(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	void := map[Table]bool{}
+	noJumps := map[Table]bool{}
 	for table, names := range existing {
-		void[table] = !slices.ContainsFunc(names, s.rules.leads)
+		noJumps[table] = !slices.ContainsFunc(names, s.rules.leads)
 	}
 	if existing, err = s.existing(); err != nil {
 		return err
 	}
-	s.rules.Forget(existing, void)
+	s.rules.Forget(existing, noJumps)
 	return nil
 }
 
@@ -201,8 +201,7 @@ func (s *syncing) applySettings() error {
 	}
 	settings.Accounting = settings.Accounting && !s.noAccounting
 	settings.BPF = settings.BPF && !s.noBPF
-	s.rules.SetSettings(settings)
-	s.rules.Rerender(s.req.Ports)
+	s.rules.Rerender(settings, s.req.Ports)
 	return nil
 }
 
@@ -215,7 +214,7 @@ func (s *syncing) restore(ctx context.Context) error {
 	}
 	d := s.rules.difference(s.req.Ports, s.req.Endpoints)
 	d.tables = s.tables
-	stages := &stager{difference: d, apart: s.opts.Variant == Nft, pace: s.pace}
+	stages := &stager{difference: d, incremental: s.opts.Variant == Nft, pace: s.pace}
 	stages.restore = func(p *Payload, live bool) error {
 		encoding()
 		err := s.handOver(ctx, d, p, live)
@@ -225,7 +224,7 @@ func (s *syncing) restore(ctx context.Context) error {
 	err := stages.run()
 	encoding()
 	if err != nil {
-		s.rules.behind = true
+		s.rules.raise(behind)
 	}
 	if refusal(err) != nil {
 		d.keep()

@@ -57,14 +57,14 @@ func (d *difference) between(write []chainText) (between, error) {
 		layout.change(now, d.rules.effective(name))
 	}
 	past, err := d.before(Filter)
-	return d.apart(texts, write, past), err
+	return d.divide(texts, write, past), err
 }
 
 // filterTexts returns the layout's chains of filter that changes may have touched.
 func (d *difference) filterTexts(ordered func() []*Rendered) map[chain]chainText {
 	texts := map[chain]chainText{}
 	touched := d.rules.layout.touched()
-	if d.rules.behind {
+	if d.rules.knowledge() > current {
 		touched = append(touched, d.rules.layout.chains()...)
 	}
 	for _, c := range touched {
@@ -78,15 +78,14 @@ func (d *difference) filterTexts(ordered func() []*Rendered) map[chain]chainText
 	return texts
 }
 
-// apart divides the new chains of filter into those written before nat and those written after. KUBE-FORWARD must
+// divide divides the new chains of filter into those written before nat and those written after. KUBE-FORWARD must
 // accept hairpin packets before the first flat chain exists and until the last one is gone. Other fixed chains go with
 // either.
-func (d *difference) apart(mixed map[chain]chainText, write []chainText, past *before) between {
+func (d *difference) divide(mixed map[chain]chainText, write []chainText, past *before) between {
 	var b between
 	fixedFirst, fixedLast := d.rules.settings.flat, !d.rules.settings.flat && past.hairpin
-	held := d.rules.held[Filter]
 	for c, t := range mixed {
-		if !held.is(c.name, t.hash) {
+		if !d.rules.known[Filter].is(c.name, t.hash) {
 			b.first = append(b.first, t)
 		}
 	}
@@ -128,23 +127,24 @@ func (d *difference) mixture() (map[tracker.ServicePortName]*Rendered, error) {
 		return nil, err
 	}
 	m := mixer{difference: d, parser: rule.NewParser(d.rules.settings.Family), filter: filter, past: captures{}, future: captures{}}
+	installed := d.rules.knowledge() <= behind // the dispatch rules in the kernel are the installed ones
 	for name := range d.rules.dirty {
 		m.future.add(d.rules.effective(name))
-		if !d.rules.unread {
+		if installed {
 			m.past.add(d.rules.installed[name])
 		}
 	}
 	mixture := map[tracker.ServicePortName]*Rendered{}
 	for name := range d.rules.dirty {
 		old, wanted := d.rules.installed[name], d.rules.effective(name)
-		if d.rules.unread {
+		if !installed {
 			old = m.found(wanted)
 		}
 		if now := m.mix(old, wanted); now != nil {
 			mixture[name] = now
 		}
 	}
-	if d.rules.unread {
+	if !installed {
 		if now := m.mix(d.ghost(filter), nil); now != nil {
 			mixture[ghost] = now
 		}
@@ -269,7 +269,7 @@ func containsLine(lines []dispatchLine, l dispatchLine) bool {
 // captured returns how many packets for a destination the old rules of nat translated. Rules that were read from the
 // kernel are never captureAll. Filter often shows that nat has no rule: nat has none where filter rejects every packet.
 func (m *mixer) captured(to destination) capture {
-	if !m.rules.unread {
+	if m.rules.knowledge() <= behind {
 		return m.past[to]
 	}
 	for _, l := range m.filter.lines[to] {

@@ -75,8 +75,8 @@ func (r *Ruleset) difference(ports []*plan.ServicePort, endpoints int) *differen
 	}
 	// All these chains are to be deleted, unless they turn out to be desired.
 	gone := map[Table]map[string]bool{NAT: {}, Filter: {}}
-	for table, h := range r.held {
-		for name := range h.loose {
+	for table, k := range r.known {
+		for name := range k.unsettled {
 			if ownChain(name) {
 				gone[table][name] = true
 			}
@@ -88,7 +88,7 @@ func (r *Ruleset) difference(ports []*plan.ServicePort, endpoints int) *differen
 		}
 		if old := r.installed[name]; old != nil {
 			for _, c := range old.chains {
-				if _, there := r.held[NAT].content[c.name]; there {
+				if _, there := r.known[NAT].content[c.name]; there {
 					gone[NAT][c.name] = true
 				}
 			}
@@ -116,10 +116,10 @@ func (d *difference) before(table Table) (*before, error) {
 		return d.past[table], nil
 	}
 	past := d.rules.installedBefore(table)
-	switch {
-	case d.rules.unread && d.rules.void[table]:
+	switch d.rules.known[table].knowledge {
+	case void:
 		past = newBefore()
-	case d.rules.unread:
+	case unread:
 		var err error
 		if past, err = readTable(d.tables, table); err != nil {
 			return nil, err
@@ -168,13 +168,13 @@ func (d *difference) render(covered []*Rendered) []chainText {
 	const bytesPerChain, mostBytes = 320, 1 << 20
 	block := min(chains*bytesPerChain, mostBytes)
 	buf := make([]byte, 0, block)
-	held := d.rules.held[NAT]
+	known := d.rules.known[NAT]
 	texts := make([]chainText, 0, chains)
 	for _, rendered := range covered {
 		n := d.rules.settings.names(rendered)
 		d.rules.settings.writeChains(&n, d.large, func(chain string, l *lines) {
 			hash := hashText(l.text)
-			if held.is(chain, hash) {
+			if known.is(chain, hash) {
 				return
 			}
 			if len(buf)+len(l.text) > cap(buf) {
@@ -212,7 +212,7 @@ func (d *difference) sharedChains(gone map[Table]map[string]bool) {
 	shared := map[Table][]chainText{}
 	add := func(c chain, t chainText) {
 		delete(gone[c.table], c.name)
-		if !r.held[c.table].is(c.name, t.hash) {
+		if !r.known[c.table].is(c.name, t.hash) {
 			shared[c.table] = append(shared[c.table], t)
 		}
 	}
@@ -220,7 +220,7 @@ func (d *difference) sharedChains(gone map[Table]map[string]bool) {
 		add(c, d.sharedText(c, l, nil, levelEndpoint))
 	}
 	touched := r.layout.touched()
-	if r.behind {
+	if r.knowledge() > current {
 		touched = append(touched, r.layout.chains()...)
 	}
 	seen := make(map[chain]bool, len(touched))
@@ -231,7 +231,7 @@ func (d *difference) sharedChains(gone map[Table]map[string]bool) {
 		seen[c] = true
 		if b, wanted := r.layout.lines(c, d.ordered); wanted {
 			add(c, d.sharedText(c, b.lines, &b, levelLayout+r.layout.level(c)))
-		} else if _, there := r.held[c.table].content[c.name]; there {
+		} else if _, there := r.known[c.table].content[c.name]; there {
 			gone[c.table][c.name] = true
 		}
 	}
@@ -297,7 +297,7 @@ func (d *difference) section(p *Payload, s step) {
 		p.count(s.table, 0, int(t.rules))
 	}
 	for _, name := range s.gone {
-		if !d.rules.stuck[chain{s.table, name}] {
+		if !d.rules.known[s.table].stuck[name] {
 			p.own(Owner{Table: s.table, Deletes: name})
 			p.add([]byte("-X "+name+"\n"), 1)
 			p.Deleted++
@@ -332,11 +332,11 @@ func (d *difference) took(p *Payload, live bool) {
 }
 
 func (d *difference) tookStep(s step, live, last bool) {
-	h := d.rules.held[s.table]
-	if len(h.content) < len(s.write)/2 { // most are new: allocate room for all of them at once
-		grown := make(map[string]content, len(h.content)+len(s.write))
-		maps.Copy(grown, h.content)
-		h.content = grown
+	k := d.rules.known[s.table]
+	if len(k.content) < len(s.write)/2 { // most are new: allocate room for all of them at once
+		grown := make(map[string]content, len(k.content)+len(s.write))
+		maps.Copy(grown, k.content)
+		k.content = grown
 	}
 	written, round := d.rules.written[s.table], d.rules.round
 	count := func(change Count) {
@@ -345,13 +345,13 @@ func (d *difference) tookStep(s step, live, last bool) {
 	}
 	for i := range s.write {
 		t := &s.write[i]
-		count(h.wrote(t, round))
+		count(k.wrote(t, round))
 		if !last {
-			h.loose[t.name] = live
+			k.unsettled[t.name] = live
 		}
 	}
 	for _, name := range s.gone {
-		count(h.deleted(name, round))
+		count(k.deleted(name, round))
 	}
 	d.rules.written[s.table] = written
 }
@@ -359,10 +359,9 @@ func (d *difference) tookStep(s step, live, last bool) {
 // failed records a payload that failed. If a line was refused, the tables before that line's table were committed, and
 // nothing after. Otherwise it is unknown which tables were committed.
 func (d *difference) failed(p *Payload, live bool, err error) {
-	d.rules.behind = true
-	d.rules.unread = d.rules.unread || live
+	d.rules.raise(behind)
 	if live {
-		d.rules.void = nil
+		d.rules.raise(unread)
 	}
 	if refused := refusal(err); refused != nil {
 		for i, s := range p.steps {
@@ -373,18 +372,18 @@ func (d *difference) failed(p *Payload, live bool, err error) {
 		return
 	}
 	for _, s := range p.steps {
-		h := d.rules.held[s.table]
+		k := d.rules.known[s.table]
 		for i := range s.write {
-			h.doubt(s.write[i].name, live)
+			k.doubt(s.write[i].name, live)
 		}
 		for _, name := range s.gone {
-			h.doubt(name, live)
+			k.doubt(name, live)
 		}
 	}
 	if live {
-		for _, h := range d.rules.held {
-			for name := range h.loose {
-				h.loose[name] = true // the chains that may have been written may jump there
+		for _, k := range d.rules.known {
+			for name := range k.unsettled {
+				k.unsettled[name] = true // the chains that may have been written may jump there
 			}
 		}
 	}
@@ -393,11 +392,11 @@ func (d *difference) failed(p *Payload, live bool, err error) {
 // keep records the Service ports whose new rules of nat were accepted although a later part was refused. These rules
 // stay: the old ones would send packets to removed endpoints again.
 func (d *difference) keep() {
-	r, h := d.rules, d.rules.held[NAT]
+	r, k := d.rules, d.rules.known[NAT]
 	dispatched, waiting := true, map[tracker.ServicePortName]bool{}
 	for i := range d.write[NAT] {
 		switch t := &d.write[NAT][i]; {
-		case h.is(t.name, t.hash):
+		case k.is(t.name, t.hash):
 		case t.port == nil:
 			dispatched = false
 		default:
@@ -411,8 +410,8 @@ func (d *difference) keep() {
 		}
 		if old != nil {
 			for _, c := range old.chains {
-				if _, there := h.content[c.name]; there {
-					h.loose[c.name] = true
+				if _, there := k.content[c.name]; there {
+					k.unsettled[c.name] = true
 				}
 			}
 		}
@@ -424,7 +423,7 @@ func (d *difference) keep() {
 // them.
 func (d *difference) settle(left map[Table][]string) {
 	r := d.rules
-	r.large, r.behind, r.unread, r.void = d.large, false, false, nil
+	r.large = d.large
 	for name := range r.dirty {
 		delete(r.installed, name)
 	}
@@ -433,14 +432,19 @@ func (d *difference) settle(left map[Table][]string) {
 	}
 	clear(r.dirty)
 	r.layout.settle()
-	for table, h := range r.held {
-		clear(h.loose)
+	d.swept()
+	for table, k := range r.known {
+		clear(k.unsettled)
 		for _, name := range left[table] {
-			h.loose[name] = false
-			r.behind = true
+			k.unsettled[name] = false
+			r.raise(behind)
 		}
 	}
 }
 
 // swept records that the chains in settle's left are deleted.
-func (d *difference) swept() { d.rules.behind = false }
+func (d *difference) swept() {
+	for _, k := range d.rules.known {
+		k.knowledge = current
+	}
+}

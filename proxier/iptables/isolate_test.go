@@ -46,7 +46,7 @@ func (p *planned) start() {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	b.rules.Rerender(p.plan.Ports())
+	b.rules.Rerender(b.rules.Settings(), p.plan.Ports())
 	p.b, p.rules = b, b.rules
 }
 

@@ -13,8 +13,6 @@ import (
 // all Service ports up to date. So the cost of a sync depends on the changes and not on the number of Services.
 type Ruleset struct {
 	settings settings
-	// outdated: settings changed since wanted was rendered.
-	outdated bool
 	kind     Layout
 	layout   layout
 
@@ -25,15 +23,10 @@ type Ruleset struct {
 	dirty map[tracker.ServicePortName]bool
 	// refused Service ports keep their installed rules until they change or a full sync begins.
 	refused map[tracker.ServicePortName]bool
-	// stuck chains could not be deleted because a foreign rule refers to them. They stay, empty, until a full sync.
-	stuck map[chain]bool
+	// large: the installed rules have the form for a large cluster.
 	large bool
-	// behind: chains other than those of dirty Service ports may differ, or the last sync did not finish.
-	behind bool
-	// unread: the dispatch rules in the kernel may differ from installed and have to be read.
-	unread bool
-	// void tables had no chain that jumps to Services when Forget was called: there is nothing to read.
-	void map[Table]bool
+	// known is what is known of the kernel, by table.
+	known map[Table]*known
 
 	// round numbers the sync, and written counts what it has written so far.
 	round   uint16
@@ -41,8 +34,6 @@ type Ruleset struct {
 
 	// sum counts the chains of all Service ports and their rules.
 	sum Count
-	// held is the known kernel content, by table.
-	held map[Table]*held
 }
 
 // NewRuleset makes an empty Ruleset.
@@ -55,23 +46,13 @@ func NewRuleset(s backend.Settings, kind Layout) *Ruleset {
 		installed: map[tracker.ServicePortName]*Rendered{},
 		dirty:     map[tracker.ServicePortName]bool{},
 		refused:   map[tracker.ServicePortName]bool{},
-		stuck:     map[chain]bool{},
-		held:      map[Table]*held{Filter: newHeld(), NAT: newHeld()},
-		behind:    true,
+		known:     map[Table]*known{Filter: newKnown(), NAT: newKnown()},
 		written:   map[Table]Count{},
 	}
 }
 
 // Settings returns the settings in force.
 func (r *Ruleset) Settings() backend.Settings { return r.settings.Settings }
-
-// SetSettings replaces the settings. Rerender must follow.
-func (r *Ruleset) SetSettings(s backend.Settings) {
-	if r.settings.equal(s) {
-		return
-	}
-	r.settings, r.outdated, r.behind = newSettings(s, r.kind), true, true
-}
 
 // CrossesLarge reports whether so many endpoints change the form of endpoint rules. Then only a full sync leaves the
 // same rules as a fresh start. (kube-proxy leaves a mixture.)
@@ -118,19 +99,23 @@ func (r *Ruleset) Accept(name tracker.ServicePortName) {
 }
 
 // Dirty reports whether there may be anything to write.
-func (r *Ruleset) Dirty() bool { return r.behind || len(r.dirty) > 0 }
+func (r *Ruleset) Dirty() bool { return r.knowledge() > current || len(r.dirty) > 0 }
 
-// Rerender renders the Service ports whose rules may differ after SetSettings.
-func (r *Ruleset) Rerender(ports []*plan.ServicePort) {
+// Rerender replaces the settings, and renders the Service ports whose rules may differ.
+func (r *Ruleset) Rerender(s backend.Settings, ports []*plan.ServicePort) {
+	changed := !r.settings.equal(s)
+	if changed {
+		r.settings = newSettings(s, r.kind)
+		r.raise(behind)
+	}
 	for _, port := range ports {
-		if old := r.wanted[port.Name]; r.outdated || old == nil || old.port != port {
+		if old := r.wanted[port.Name]; changed || old == nil || old.port != port {
 			r.want(port)
 		}
 	}
-	if r.outdated {
+	if changed {
 		r.rerenderInstalled()
 	}
-	r.outdated = false
 }
 
 // rerenderInstalled renders the installed rules of all Service ports with the current settings. Refused Service ports
@@ -157,14 +142,16 @@ func (r *Ruleset) again(old *Rendered) *Rendered {
 }
 
 // Stick marks a chain that cannot be deleted.
-func (r *Ruleset) Stick(table Table, name string) { r.stuck[chain{table, name}] = true }
+func (r *Ruleset) Stick(table Table, name string) { r.known[table].stuck[name] = true }
 
 // Reset makes the next sync try refused Service ports and stuck chains again.
 func (r *Ruleset) Reset() {
 	for name := range r.refused {
 		r.Accept(name)
 	}
-	clear(r.stuck)
+	for _, k := range r.known {
+		clear(k.stuck)
+	}
 }
 
 // change lets f change the effective rules of one Service port and updates everything that is derived from them.
@@ -213,16 +200,13 @@ func (r *Ruleset) Total() map[Table]Count {
 // Expected returns the table content after the last successful sync, without external writes. Other rules in
 // KUBE-FIREWALL are the kubelet's.
 func (r *Ruleset) Expected() Expected {
-	want := Expected{Chains: map[Table]map[string]int{}, Stuck: map[Table]map[string]bool{NAT: {}, Filter: {}}}
-	for table, held := range r.held {
-		chains := make(map[string]int, len(held.content))
-		for name, content := range held.content {
+	want := Expected{Chains: map[Table]map[string]int{}, Stuck: map[Table]map[string]bool{}}
+	for table, k := range r.known {
+		chains := make(map[string]int, len(k.content))
+		for name, content := range k.content {
 			chains[name] = int(content.rules)
 		}
-		want.Chains[table] = chains
-	}
-	for c := range maps.Keys(r.stuck) {
-		want.Stuck[c.table][c.name] = true
+		want.Chains[table], want.Stuck[table] = chains, maps.Clone(k.stuck)
 	}
 	if want.Firewall = r.settings.writesFirewall(); want.Firewall {
 		delete(want.Chains[Filter], chainFirewall)

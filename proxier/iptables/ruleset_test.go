@@ -283,7 +283,7 @@ func TestDerivedState(t *testing.T) {
 			p.rules.Accept(name)
 		case op == 8:
 			p.rules.Reset()
-			p.rules.Rerender(p.plan.Ports())
+			p.rules.Rerender(p.rules.Settings(), p.plan.Ports())
 			commit(p.full())
 		default:
 			d, payload := p.partial()
@@ -317,15 +317,13 @@ func TestRerender(t *testing.T) {
 	before := maps.Clone(p.rules.wanted)
 	settings := p.rules.Settings()
 	settings.NodePortAddresses = slices.Clone(settings.NodePortAddresses)
-	p.rules.SetSettings(settings)
-	p.rules.Rerender(p.plan.Ports())
+	p.rules.Rerender(settings, p.plan.Ports())
 	if !maps.Equal(before, p.rules.wanted) {
 		t.Error("rendered again, although the settings did not change")
 	}
 	had := p.rules.Total()[NAT].Rules
 	settings.Local = backend.Local{} // no masquerade rule
-	p.rules.SetSettings(settings)
-	p.rules.Rerender(p.plan.Ports())
+	p.rules.Rerender(settings, p.plan.Ports())
 	if now := p.rules.Total()[NAT].Rules; now != had-3 {
 		t.Errorf("%d rules without a detector, %d with one; want 3 fewer", now, had)
 	}
@@ -389,8 +387,7 @@ func TestRefusedWithOtherSettings(t *testing.T) {
 	p.replan()
 	p.rules.Refuse(portName("ns", "svc-0", "", corev1.ProtocolTCP))
 	settings.BPF = false
-	p.rules.SetSettings(settings)
-	p.rules.Rerender(p.plan.Ports())
+	p.rules.Rerender(settings, p.plan.Ports())
 	_, payload := p.full()
 	text := string(payload.Text())
 	if !strings.Contains(text, "-s 10.128.0.1 -j KUBE-MARK-MASQ") || strings.Contains(text, "10.128.0.2:") {

@@ -16,10 +16,10 @@ type stager struct {
 	*difference
 	// restore hands over one payload and records the result.
 	restore func(p *Payload, live bool) error
-	// apart: a restore may create chains before another restore adds jumps to them. Otherwise every restore rewrites
-	// the whole table, so there is one restore.
-	apart bool
-	pace  *pace
+	// incremental: a restore may create chains before another restore adds jumps to them. Otherwise every restore
+	// rewrites the whole table, so there is one restore.
+	incremental bool
+	pace        *pace
 }
 
 // group are chains that one restore must write together.
@@ -39,7 +39,7 @@ func (s *stager) run() error {
 	filter := between{first: parts.live[Filter]}
 	nat := step{NAT, parts.live[NAT], nil}
 	var sweep map[Table][]string
-	if !parts.apart {
+	if !parts.several {
 		nat.gone = s.gone[NAT]
 	}
 	if len(nat.write)+len(nat.gone)+len(parts.steady) > 0 && len(filter.first)+len(s.gone[Filter]) > 0 {
@@ -52,7 +52,7 @@ func (s *stager) run() error {
 	// them.
 	gone := slices.Compact(slices.Sorted(slices.Values(slices.Concat(filter.gone, s.gone[Filter]))))
 	switch {
-	case parts.apart:
+	case parts.several:
 		sweep = map[Table][]string{NAT: s.gone[NAT], Filter: gone}
 	case len(after.write)+len(filter.gone) == 0:
 		before.gone = gone
@@ -62,7 +62,7 @@ func (s *stager) run() error {
 	if len(parts.steady) > 0 {
 		ahead := step{table: NAT}
 		if s.rules.settings.flat {
-			ahead.write, nat.write = fixedApart(nat.write)
+			ahead.write, nat.write = divideFixed(nat.write)
 		}
 		if err := s.live(false, before, ahead); err != nil {
 			return err
@@ -85,8 +85,8 @@ func (s *stager) run() error {
 	return nil
 }
 
-// fixedApart separates the chains without dispatch rules and without jumps to Service ports from the others.
-func fixedApart(texts []chainText) (fixed, others []chainText) {
+// divideFixed separates the chains without dispatch rules and without jumps to Service ports from the others.
+func divideFixed(texts []chainText) (fixed, others []chainText) {
 	for _, t := range texts {
 		if t.port == nil && t.lines == nil {
 			fixed = append(fixed, t)
@@ -110,7 +110,7 @@ func (s *stager) live(last bool, steps ...step) error {
 
 // parts of a difference, by whether packets reach the chains.
 type parts struct {
-	apart bool // more than one restore
+	several bool // restores
 	// fresh chains are reached by no packet before the switch. They are sorted by level, lowest first.
 	fresh map[Table][]group
 	// steady are the chains of Service ports whose dispatch does not change, one group for each Service port.
@@ -127,22 +127,22 @@ func (s *stager) split() (parts, error) {
 		n, b := group(texts).size()
 		names, bytes = names+n+len(s.gone[table]), max(bytes, b+len(s.gone[table])*bytesPerGone)
 	}
-	if !s.apart || names <= s.pace.batch(len(s.rules.held[NAT].content)) && s.pace.sends(bytes) {
+	if !s.incremental || names <= s.pace.batch(len(s.rules.known[NAT].content)) && s.pace.sends(bytes) {
 		return p, nil
 	}
-	p.apart, p.live = true, map[Table][]chainText{}
+	p.several, p.live = true, map[Table][]chainText{}
 	reach, err := s.reach()
 	if err != nil {
 		return p, err
 	}
 	steady := map[tracker.ServicePortName]group{}
 	for table, texts := range s.write {
-		held := s.rules.held[table]
+		known := s.rules.known[table]
 		for _, t := range texts {
-			_, there := held.content[t.name]
-			live, loose := held.loose[t.name]
+			_, there := known.content[t.name]
+			live, unsettled := known.unsettled[t.name]
 			switch {
-			case !there, loose && !live, t.port != nil && !reach.reached(t.port.Name):
+			case !there, unsettled && !live, t.port != nil && !reach.reached(t.port.Name):
 				p.fresh[table] = append(p.fresh[table], group{t})
 			case t.port != nil && reach.steady(t.port.Name):
 				steady[t.port.Name] = append(steady[t.port.Name], t)
@@ -159,7 +159,7 @@ func (s *stager) split() (parts, error) {
 // batches writes groups of chains, as many in one restore as the pace allows.
 func (s *stager) batches(table Table, groups []group, live bool) error {
 	for len(groups) > 0 {
-		limit := s.pace.batch(len(s.rules.held[table].content))
+		limit := s.pace.batch(len(s.rules.known[table].content))
 		var texts []chainText
 		names, bytes := 0, 0
 		for len(groups) > 0 {
@@ -183,7 +183,7 @@ func (s *stager) batches(table Table, groups []group, live bool) error {
 func (s *stager) sweep(table Table, gone []string) error {
 	slices.SortStableFunc(gone, func(a, b string) int { return cmp.Compare(sweepLevel(b), sweepLevel(a)) })
 	for len(gone) > 0 {
-		n := min(len(gone), s.pace.batch(len(s.rules.held[table].content)))
+		n := min(len(gone), s.pace.batch(len(s.rules.known[table].content)))
 		if s.pace.sendLimit > 0 {
 			n = min(n, max(1, s.pace.sendLimit/bytesPerGone))
 		}
@@ -217,7 +217,7 @@ func (s *stager) reach() (*reach, error) {
 		stager: s, parser: rule.NewParser(s.rules.settings.Family), past: newBefore(), alone: map[destination]tracker.ServicePortName{},
 		ports: map[tracker.ServicePortName]*Rendered{}, known: map[tracker.ServicePortName]bool{},
 	}
-	if len(s.rules.held[NAT].content) == 0 {
+	if len(s.rules.known[NAT].content) == 0 {
 		return r, nil // the table has no chain of the proxier
 	}
 	var err error

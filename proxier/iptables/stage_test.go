@@ -22,7 +22,7 @@ func (p *testPlan) stage(pace *pace, tables Tables, fail func(n int) error) (*re
 	d := p.rules.difference(p.plan.Ports(), 0)
 	d.tables = tables
 	r := &recorded{}
-	s := &stager{difference: d, apart: true, pace: pace}
+	s := &stager{difference: d, incremental: true, pace: pace}
 	s.restore = func(payload *Payload, live bool) error {
 		r.payloads, r.live = append(r.payloads, payload), append(r.live, live)
 		err := error(nil)
