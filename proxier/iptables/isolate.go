@@ -16,62 +16,62 @@ const mostIsolations = 64
 // write encodes and restores until the kernel has accepted everything but the rules that it refuses. It tries the
 // likely causes one after the other: see docs/design/iptables-refused-rules.md.
 func (s *syncing) write(ctx context.Context) error {
-	var doubted struct{ accounting, bpf bool } // switched off as the first suspected causes
+	var tried struct{ accounting, bpf bool } // switched off as the first suspected causes
 	for range mostIsolations {
 		err := s.restore(ctx)
 		refused := refusal(err)
-		if refused == nil {
+		switch {
+		case refused == nil:
 			return err
-		}
-		switch owner := refused.Owner; {
 		case !s.result.Full:
 			s.opts.Log("payload of a partial sync refused, starting a full sync", "error", err)
 			s.result.Full, s.result.Reason = true, "failure"
-			if err := s.prepareFull(ctx); err != nil {
-				return err
-			}
-			continue
+			err = s.prepareFull(ctx)
 		case s.rules.Settings().Accounting:
-			s.opts.Log("payload refused, retrying without match nfacct", "error", err)
-			s.noAccounting, doubted.accounting = true, true
-			s.doubted = s.opts.Clock.Now()
-			if err := s.applySettings(); err != nil {
-				return err
-			}
-			continue
-		case s.rules.settings.flat && !s.provenBPF && !owner.IsPort() && owner.Deletes == "":
-			s.opts.Log("payload refused, retrying without match bpf", "error", err)
-			s.noBPF, doubted.bpf = true, true
-			s.doubted = s.opts.Clock.Now()
-			if doubted.accounting {
-				s.noAccounting = false // not the only cause
-			}
-			if err := s.applySettings(); err != nil {
-				return err
-			}
-			continue
-		}
-		// The cause is something else, so the next full sync may use these matches again.
-		if doubted.accounting {
-			s.noAccounting = false
-		}
-		if doubted.bpf {
-			s.noBPF, s.provenBPF = false, true
-		}
-		switch owner := refused.Owner; {
-		case owner.IsPort():
-			s.refuse(owner.Port, err)
-		case owner.Deletes != "":
-			s.opts.Log("chain cannot be deleted, it stays empty", "chain", owner.Deletes, "error", err)
-			s.rules.Stick(owner.Table, owner.Deletes)
-			if err := s.stickReferred(owner.Table); err != nil {
-				s.opts.Log("cannot list the chains that foreign rules refer to, finding them one by one", "error", err)
-			}
+			tried.accounting = true
+			err = s.without("nfacct", &s.noAccounting, err)
+		case s.rules.settings.flat && !s.provenBPF && !refused.Owner.IsPort() && refused.Owner.Deletes == "":
+			tried.bpf = true
+			s.noAccounting = s.noAccounting && !tried.accounting // not the only cause
+			err = s.without("bpf", &s.noBPF, err)
 		default:
-			return s.bisect(ctx)
+			// The cause is something else, so the next full sync may use these matches again.
+			s.noAccounting = s.noAccounting && !tried.accounting
+			s.noBPF, s.provenBPF = s.noBPF && !tried.bpf, s.provenBPF || tried.bpf
+			if !s.isolate(refused.Owner, err) {
+				return s.bisect(ctx)
+			}
+			err = nil
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return s.bisect(ctx)
+}
+
+// without switches off a match that may be the cause of a refusal.
+func (s *syncing) without(match string, off *bool, cause error) error {
+	s.opts.Log("payload refused, retrying without match "+match, "error", cause)
+	*off, s.doubted = true, s.opts.Clock.Now()
+	return s.applySettings()
+}
+
+// isolate leaves out the owner of a refused line. false: the line has none.
+func (s *syncing) isolate(owner Owner, cause error) bool {
+	switch {
+	case owner.IsPort():
+		s.refuse(owner.Port, cause)
+	case owner.Deletes != "":
+		s.opts.Log("chain cannot be deleted, it stays empty", "chain", owner.Deletes, "error", cause)
+		s.rules.Stick(owner.Table, owner.Deletes)
+		if err := s.stickReferred(owner.Table); err != nil {
+			s.opts.Log("cannot list the chains that foreign rules refer to, finding them one by one", "error", err)
+		}
+	default:
+		return false
+	}
+	return true
 }
 
 // stickReferred keeps all chains of Services that foreign rules refer to. There may be more of them than

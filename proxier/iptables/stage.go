@@ -36,53 +36,68 @@ func (s *stager) run() error {
 			return err
 		}
 	}
-	filter := between{first: parts.live[Filter]}
-	nat := step{NAT, parts.live[NAT], nil}
-	var sweep map[Table][]string
-	if !parts.several {
-		nat.gone = s.gone[NAT]
-	}
-	if len(nat.write)+len(nat.gone)+len(parts.steady) > 0 && len(filter.first)+len(s.gone[Filter]) > 0 {
-		if filter, err = s.between(parts.live[Filter]); err != nil {
-			return err
-		}
-	}
-	before, after := step{Filter, filter.first, nil}, step{Filter, filter.last, nil}
-	// The chains to delete jump to no chain that stays. After the last write of filter, only chains to delete jump to
-	// them.
-	gone := slices.Compact(slices.Sorted(slices.Values(slices.Concat(filter.gone, s.gone[Filter]))))
-	switch {
-	case parts.several:
-		sweep = map[Table][]string{NAT: s.gone[NAT], Filter: gone}
-	case len(after.write)+len(filter.gone) == 0:
-		before.gone = gone
-	default:
-		after.gone = gone
+	o, err := s.order(parts)
+	if err != nil {
+		return err
 	}
 	if len(parts.steady) > 0 {
-		ahead := step{table: NAT}
-		if s.rules.settings.flat {
-			ahead.write, nat.write = divideFixed(nat.write)
-		}
-		if err := s.live(false, before, ahead); err != nil {
+		if err := s.live(false, o.before, o.ahead); err != nil {
 			return err
 		}
-		before = step{}
+		o.before = step{}
 		if err := s.batches(NAT, parts.steady, true); err != nil {
 			return err
 		}
 	}
-	if err := s.live(true, before, nat, after); err != nil {
+	if err := s.live(true, o.before, o.nat, o.after); err != nil {
 		return err
 	}
-	s.settle(sweep)
+	s.settle(o.sweep)
 	for _, table := range []Table{NAT, Filter} {
-		if err := s.sweep(table, sweep[table]); err != nil {
+		if err := s.sweep(table, o.sweep[table]); err != nil {
 			return err
 		}
 	}
 	s.swept()
 	return nil
+}
+
+// order has the steps that write chains which packets reach, and the chains that are deleted after them.
+type order struct {
+	before step // filter, first: valid with the old rules of nat and with the new ones
+	ahead  step // nat, with before: what must be there before steady Service ports change
+	nat    step // the switch
+	after  step // filter, last: valid with the new rules of nat
+	sweep  map[Table][]string
+}
+
+func (s *stager) order(p parts) (o order, err error) {
+	filter := between{first: p.live[Filter]}
+	o.nat, o.ahead = step{table: NAT, write: p.live[NAT]}, step{table: NAT}
+	if !p.several {
+		o.nat.gone = s.gone[NAT]
+	}
+	if len(o.nat.write)+len(o.nat.gone)+len(p.steady) > 0 && len(filter.first)+len(s.gone[Filter]) > 0 {
+		if filter, err = s.between(p.live[Filter]); err != nil {
+			return o, err
+		}
+	}
+	o.before, o.after = step{table: Filter, write: filter.first}, step{table: Filter, write: filter.last}
+	// The chains to delete jump to no chain that stays. After the last write of filter, only chains to delete jump to
+	// them.
+	gone := slices.Compact(slices.Sorted(slices.Values(slices.Concat(filter.gone, s.gone[Filter]))))
+	switch {
+	case p.several:
+		o.sweep = map[Table][]string{NAT: s.gone[NAT], Filter: gone}
+	case len(filter.last)+len(filter.gone) == 0:
+		o.before.gone = gone
+	default:
+		o.after.gone = gone
+	}
+	if len(p.steady) > 0 && s.rules.settings.flat {
+		o.ahead.write, o.nat.write = divideFixed(o.nat.write)
+	}
+	return o, nil
 }
 
 // divideFixed separates the chains without dispatch rules and without jumps to Service ports from the others.
