@@ -15,14 +15,26 @@ import (
 // rule did not write, so every rule loads what it needs.
 func reg(word int) uint32 { return unix.NFT_REG32_00 + uint32(word) }
 
-// registers are the words that rules use to pick an endpoint. Keys overlap in them, so no rule has to move a value:
+// registers are the words that rules use to pick an endpoint. Keys and values overlap in them, so no rule has to move a
+// value. This is their layout for IPv4, from top to bottom as a packet goes on:
 //
-//	daddr . protocol . dport . class  key of lists, from word 0; its value goes to the word before the id
-//	saddr . id                        key of affinity, its value goes to the slot and the target
-//	id . slot                         key of endpoints, its value goes to the target
-//	id . list . target                key of members
+//	word                 0      1      2      3      4      5      6      7      8
+//	frontends   key      daddr  proto  dport
+//	            value    blank  class  ·····
+//	nodeports   key             proto  dport
+//	            value    blank  class  ·····
+//	classes     key             class  ·····
+//	lists       key      daddr  proto  dport  class  ·····
+//	            value                  blank  id     ·····
+//	affinity    key                    saddr  id     ·····
+//	            value                                       slot   daddr  port
+//	members     key                           id     ·····  list   daddr  port
+//	endpoints   key                           id     ·····  slot
+//	            value                                              daddr  port
 //
-// The ID overwrites the class, and nft prints the class in its place: see docs/design/nftables-table.md.
+// Where the client is remembered, the value of endpoints is one word further right, behind a blank: blank and target are
+// the new value of affinity. An IPv6 address takes four words, so the ID is in words 6 and 7, and the target begins at
+// word 9. The ID overwrites the class, and nft prints the class in its place: see docs/design/nftables-table.md.
 type registers struct{ client, id, slot, target int }
 
 func registersOf(addrWords int) registers {
