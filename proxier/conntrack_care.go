@@ -59,7 +59,7 @@ func (e *engine) cleanFlows(ctx context.Context) {
 	}
 	pass, err := f.cleaner.Clean(ctx)
 	now := e.clock.Now()
-	e.postSync.cleaned(e, now.Sub(start), pass)
+	e.postSync.metrics[e.family].ConntrackCleaned(now.Sub(start), pass.Deleted)
 	switch {
 	case err == nil:
 		f.wait, f.retryAt = 0, time.Time{}

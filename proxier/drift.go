@@ -116,7 +116,7 @@ func (e *engine) compare(ctx context.Context) (again bool) {
 		e.log("drift check: cannot compare the tables", "error", err)
 	case found != "":
 		e.log("drift found", "what", found)
-		e.postSync.drifted(e, found)
+		e.postSync.health.Drifted(e.family, found)
 		e.demandFull("drift")
 	default:
 		e.fingerprint, e.suspect = fingerprint, false

@@ -119,7 +119,7 @@ func (e *engine) trigger(pending bool) {
 func (e *engine) sync(ctx context.Context) error {
 	e.syncing.Lock()
 	defer e.syncing.Unlock()
-	e.postSync.started(e)
+	e.postSync.health.SyncStarted(e.family)
 	started := e.clock.Now()
 	changes := e.tracker.Take()
 	s := e.begin(started, changes)
@@ -202,7 +202,8 @@ func (e *engine) end(ctx context.Context, s *Sync, changes tracker.Changes, err 
 		e.cleanFlows(ctx)
 	}
 	s.Finished = e.clock.Now()
-	e.postSync.ended(e, s)
+	// As in kube-proxy, the duration includes the post-sync work.
+	e.postSync.metrics[e.family].Synced(s.Kind == Full, s.Duration())
 	if e.opts.OnSync != nil {
 		e.opts.OnSync(*s)
 	}

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -122,14 +121,6 @@ func (p *postSync) queued(e *engine) {
 	p.metrics[e.family].Queued(e.clock.Now())
 }
 
-func (p *postSync) started(e *engine) { p.health.SyncStarted(e.family) }
-
-func (p *postSync) drifted(e *engine, what string) { p.health.Drifted(e.family, what) }
-
-func (p *postSync) node(node *corev1.Node) { p.health.SyncNode(node) }
-
-func (p *postSync) nodeGone() { p.health.SyncNode(nil) }
-
 // committed records changes that are in the kernel now. They stay there even if the post-sync work fails.
 func (p *postSync) committed(e *engine, changes tracker.Changes) {
 	p.metrics[e.family].Changed(changes.ServiceEvents, changes.SliceEvents)
@@ -152,10 +143,6 @@ func healthCheckPort(svc *tracker.Service) uint16 {
 		return 0
 	}
 	return svc.Ports[0].HealthCheckNodePort // all ports of a Service share it
-}
-
-func (p *postSync) cleaned(e *engine, took time.Duration, pass conntrack.Pass) {
-	p.metrics[e.family].ConntrackCleaned(took, pass.Deleted)
 }
 
 // synced reports the result of a sync's write to metrics, health and the health check servers.
@@ -196,11 +183,6 @@ func (p *postSync) writes(e *engine, s *Sync) {
 	if errors.As(s.Err, &failed) || refused {
 		p.metrics[e.family].RestoreFailed(e.began == Full)
 	}
-}
-
-// ended counts the duration of a finished sync. As in kube-proxy, it includes synced and the cleanup of flows.
-func (p *postSync) ended(e *engine, s *Sync) {
-	p.metrics[e.family].Synced(s.Kind == Full, s.Duration())
 }
 
 // refused reports Service ports whose rules the kernel refused. The kernel has all other rules, so the proxier is

@@ -289,7 +289,7 @@ func TestConntrackFailureFailsNoSync(t *testing.T) {
 		r.idle(t, 0)
 		e := r.engines[0]
 		f := &faulty{engine: e, t: t, cluster: r.cluster}
-		r.postSync.node(&corev1.Node{})
+		r.postSync.health.SyncNode(&corev1.Node{})
 		r.flows.Fail(errors.New("protocol not supported"))
 		due := time.Now().Add(time.Second)
 		frontend := f.udpService(1, "10.128.1.1", 5353, due)

@@ -86,13 +86,13 @@ func (p *Proxier) nodeHandler() cache.ResourceEventHandler {
 		if !ok || node.Name != p.opts.NodeName {
 			return
 		}
-		p.postSync.node(node)
+		p.postSync.health.SyncNode(node)
 		for _, e := range p.engines {
 			e.setNode(plan.Node{Name: node.Name, Zone: node.Labels[corev1.LabelTopologyZone]})
 		}
 	}, func(obj any) {
 		if node, ok := obj.(*corev1.Node); ok && node.Name == p.opts.NodeName {
-			p.postSync.nodeGone()
+			p.postSync.health.SyncNode(nil)
 		}
 	})
 }
