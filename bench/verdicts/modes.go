@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	utilnet "k8s.io/utils/net"
 	"k8s.io/utils/ptr"
 
 	"synclab/bench/walk"
@@ -124,8 +123,8 @@ func (k *theirs) isElsewhere(addr netip.Addr) bool {
 }
 
 func isAddress(text string, addr netip.Addr) bool {
-	ip, ok := netip.AddrFromSlice(utilnet.ParseIPSloppy(text))
-	return ok && ip.Unmap() == addr
+	ip, ok := sim.ParseAddr(text)
+	return ok && ip == addr
 }
 
 func untouched(v walk.Result) bool {
@@ -150,11 +149,7 @@ func (k *theirs) takesNodePorts(addr netip.Addr) bool {
 	if err != nil || addr.IsLoopback() {
 		return false
 	}
-	family := corev1.IPv6Protocol
-	if addr.Is4() {
-		family = corev1.IPv4Protocol
-	}
 	o := k.state.Setting.Options(node, k.state.Machine)
-	ports, err := config.NodePortAddresses(o.Config, family, o.NodeIPs)
+	ports, err := config.NodePortAddresses(o.Config, tracker.FamilyOf(addr), o.NodeIPs)
 	return err == nil && (ports.MatchAll || slices.ContainsFunc(ports.Prefixes, func(p netip.Prefix) bool { return p.Contains(addr) }))
 }

@@ -9,10 +9,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	utilnet "k8s.io/utils/net"
 	"k8s.io/utils/ptr"
 
 	"synclab/proxier/conntrack"
+	"synclab/proxier/tracker"
+	"synclab/sim"
 )
 
 // client has a UDP flow.
@@ -50,7 +51,7 @@ func (k *soak) frontends(family corev1.IPFamily) map[netip.AddrPort]serving {
 				continue
 			}
 			for _, text := range svc.Spec.ClusterIPs {
-				if addr, ok := addressOf(family, text); ok {
+				if addr, ok := sim.ParseAddr(text); ok && tracker.FamilyOf(addr) == family {
 					all[netip.AddrPortFrom(addr, uint16(port.Port))] = servingOf(family, port.Name, byService[key])
 				}
 			}
@@ -67,8 +68,8 @@ func servingOf(family corev1.IPFamily, port string, all []*discoveryv1.EndpointS
 			continue
 		}
 		for _, e := range s.Endpoints {
-			addr, ok := addressOf(family, e.Addresses[0])
-			if !ok {
+			addr, ok := sim.ParseAddr(e.Addresses[0])
+			if !ok || tracker.FamilyOf(addr) != family {
 				continue
 			}
 			ep := netip.AddrPortFrom(addr, uint16(ptr.Deref(s.Ports[i].Port, 0)))
@@ -82,12 +83,6 @@ func servingOf(family corev1.IPFamily, port string, all []*discoveryv1.EndpointS
 		}
 	}
 	return found
-}
-
-func addressOf(family corev1.IPFamily, text string) (netip.Addr, bool) {
-	addr, ok := netip.AddrFromSlice(utilnet.ParseIPSloppy(text))
-	addr = addr.Unmap()
-	return addr, ok && addr.Is4() == (family == corev1.IPv4Protocol)
 }
 
 // talk adds flows of clients: to Services, and to other destinations.

@@ -10,6 +10,7 @@ import (
 	utilnet "k8s.io/utils/net"
 
 	"synclab/proxier/backend"
+	"synclab/proxier/tracker"
 )
 
 // DetectLocal returns how one family distinguishes the pods' traffic from other traffic. podCIDRs are those of the Node
@@ -43,18 +44,11 @@ func detectBySource(from string, family corev1.IPFamily, cidrs []string) (backen
 		if err != nil {
 			return backend.Local{}, fmt.Errorf("%s: %w", from, err)
 		}
-		if familyOf(prefix.Addr()) == family {
+		if tracker.FamilyOf(prefix.Addr()) == family {
 			return backend.Local{Source: prefix}, nil
 		}
 	}
 	return backend.Local{}, nil
-}
-
-func familyOf(addr netip.Addr) corev1.IPFamily {
-	if addr.Is4() {
-		return corev1.IPv4Protocol
-	}
-	return corev1.IPv6Protocol
 }
 
 // parsePrefix parses a CIDR as Kubernetes does, leading zeros in IPv4 numbers included, and clears its host bits.
