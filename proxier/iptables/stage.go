@@ -220,17 +220,17 @@ func sweepLevel(name string) int {
 // reach finds the Service ports that packets reach, and whether the sync changes that.
 type reach struct {
 	*stager
-	parser *rule.Parser
-	past   *before
-	alone  map[destination]tracker.ServicePortName // owner of all future rules for a destination; zero: several
-	ports  map[tracker.ServicePortName]*Rendered
-	known  map[tracker.ServicePortName]bool
+	parser  *rule.Parser
+	past    *before
+	alone   map[destination]tracker.ServicePortName // owner of all future rules for a destination; zero: several
+	ports   map[tracker.ServicePortName]*Rendered
+	answers map[tracker.ServicePortName]bool
 }
 
 func (s *stager) reach() (*reach, error) {
 	r := &reach{
 		stager: s, parser: rule.NewParser(s.rules.settings.Family), past: newBefore(), alone: map[destination]tracker.ServicePortName{},
-		ports: map[tracker.ServicePortName]*Rendered{}, known: map[tracker.ServicePortName]bool{},
+		ports: map[tracker.ServicePortName]*Rendered{}, answers: map[tracker.ServicePortName]bool{},
 	}
 	if len(s.rules.known[NAT].content) == 0 {
 		return r, nil // the table has no chain of the proxier
@@ -262,10 +262,10 @@ func (r *reach) reached(name tracker.ServicePortName) bool {
 
 // steady reports whether the same packets reach a Service port before and after the sync.
 func (r *reach) steady(name tracker.ServicePortName) bool {
-	same, asked := r.known[name]
+	same, asked := r.answers[name]
 	if !asked {
 		same = r.same(name)
-		r.known[name] = same
+		r.answers[name] = same
 	}
 	return same
 }
