@@ -229,6 +229,40 @@ func TestFailedBatches(t *testing.T) {
 	}
 }
 
+// A failure never makes more known of the kernel, and a sync that finishes makes all known.
+func TestKnowledge(t *testing.T) {
+	p, m := started(t, 12)
+	killed := func(int) error { return errors.New("killed") }
+	stage := func(batch int, fail func(int) error) {
+		if _, err := p.stage(newPace(batch, 0), m, fail); (err != nil) != (fail != nil) {
+			t.Fatal(err)
+		}
+	}
+	changed := p.rules.Settings()
+	changed.MasqueradeAll = !changed.MasqueradeAll
+	for _, c := range []struct {
+		what        string
+		do          func()
+		nat, filter knowledge
+	}{
+		{"forgotten", func() { p.forget(t, m) }, unread, unread},
+		{"forgotten, and nat had no jumps", func() { p.rules.Forget(nil, map[Table]bool{NAT: true}) }, void, unread},
+		{"a batch of fresh chains was killed", func() { stage(12, killed) }, void, unread},
+		{"the switch was killed", func() { stage(0, killed) }, unread, unread},
+		{"finished", func() { stage(0, nil) }, current, current},
+		{"the same settings", func() { p.rules.Rerender(p.rules.Settings(), p.plan.Ports()) }, current, current},
+		{"other settings", func() { p.rules.Rerender(changed, p.plan.Ports()) }, behind, behind},
+		{"the switch was killed again", func() { stage(0, killed) }, unread, unread},
+		{"the first settings", func() { changed.MasqueradeAll = !changed.MasqueradeAll; p.rules.Rerender(changed, p.plan.Ports()) }, unread, unread},
+		{"finished again", func() { stage(0, nil) }, current, current},
+	} {
+		c.do()
+		if nat, filter := p.rules.known[NAT].knowledge, p.rules.known[Filter].knowledge; nat != c.nat || filter != c.filter {
+			t.Errorf("%s: nat %d, filter %d, want %d, %d", c.what, nat, filter, c.nat, c.filter)
+		}
+	}
+}
+
 // Batches grow while names get cheaper, turn round when they do not, and stay within bounds.
 func TestPace(t *testing.T) {
 	p := newPace(0, 0)
