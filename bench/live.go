@@ -67,7 +67,7 @@ func (r *repetition) followStep(ctx context.Context, f *scenarios.Follow, name s
 	defer cancel()
 	r.Followed = true
 	made := 0
-	defer func() { r.RecordAs(raw.Record{Unit: "count"}, raw.ChangesApplied, float64(made)) }()
+	defer func() { r.RecordAs(raw.Record{}, raw.ChangesApplied, float64(made)) }()
 	for {
 		r.Messages.Stage(name, int(r.Clock.Since(start)/time.Second), int(f.For/time.Second))
 		select {

@@ -30,7 +30,7 @@ func (r *repetition) react(ctx context.Context, s *scenarios.React, name string)
 			return err
 		}
 		r.host.Work.Began = r.Clock.Now() // tooLong measures a late subject from this change
-		r.RecordAs(raw.Record{Unit: "count"}, raw.ChangesApplied, float64(len(trace)))
+		r.RecordAs(raw.Record{}, raw.ChangesApplied, float64(len(trace)))
 		options := r.playOptions(name)
 		options.Progress = nil
 		if err := r.Cluster.Play(ctx, trace, options); err != nil {

@@ -126,7 +126,7 @@ func (r *repetition) prepare(ctx context.Context) error {
 	} else if r.World, err = world.NewWorld(r.Scenario.Shape, r.Scenario.Seed); err != nil {
 		return err
 	}
-	r.RecordAs(raw.Record{Unit: "count", After: r.After}, raw.Turn, float64(r.Turn))
+	r.RecordAs(raw.Record{After: r.After}, raw.Turn, float64(r.Turn))
 	// The first changes may already be in step create. The cluster before them is the same in all repetitions.
 	r.World.Repetition(r.Rep)
 	for _, family := range r.Scenario.Shape.Families {
@@ -309,7 +309,7 @@ func (r *repetition) play(ctx context.Context, name string, plan func() (sim.Tra
 		return err
 	}
 	r.Messages.Stage(name, 0, len(trace))
-	r.RecordAs(raw.Record{Unit: "count"}, raw.ChangesApplied, float64(len(trace)))
+	r.RecordAs(raw.Record{}, raw.ChangesApplied, float64(len(trace)))
 	return r.Cluster.Play(ctx, trace, r.playOptions(name))
 }
 

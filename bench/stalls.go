@@ -58,12 +58,12 @@ func (r *repetition) readStalls() {
 func (r *repetition) endStalls() {
 	r.readStalls()
 	for _, s := range r.stalls.found {
-		r.RecordAs(raw.Record{Unit: "s", Kind: s.Kind, Task: s.Task, Error: s.Text, Step: s.step, At: s.at}, raw.KernelStall, s.Seconds)
+		r.RecordAs(raw.Record{Kind: s.Kind, Task: s.Task, Error: s.Text, Step: s.step, At: s.at}, raw.KernelStall, s.Seconds)
 	}
 	if r.stalls.failed != nil {
-		r.RecordAs(raw.Record{Unit: "count", Error: r.stalls.failed.Error()}, raw.StallsUnobserved, 1)
+		r.RecordAs(raw.Record{Error: r.stalls.failed.Error()}, raw.StallsUnobserved, 1)
 	} else {
-		r.RecordAs(raw.Record{Unit: "count"}, raw.KernelStalls, float64(len(r.stalls.found)))
+		r.RecordAs(raw.Record{}, raw.KernelStalls, float64(len(r.stalls.found)))
 	}
 	if r.stalls.log != nil {
 		_ = r.stalls.log.Close() // nothing was written

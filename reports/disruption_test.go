@@ -161,9 +161,6 @@ func TestDisruptionOutputs(t *testing.T) {
 			t.Errorf("%s: a sync that delays flows adds no latency: %v", d.Series, total.AddedP99)
 		}
 	}
-	if text := strings.Join(s.Sentences, "\n"); !strings.Contains(text, "none of") || !strings.Contains(text, "were misrouted") {
-		t.Errorf("sentences %s", text)
-	}
 	if svg := string(plotNamed(t, s, "flows-synclab-iptables-legacy").Markup); !strings.Contains(svg, "9 restart") || strings.Contains(svg, "misrouted:") {
 		t.Error("the timeline lacks its steps, or has outcomes that did not happen")
 	}
@@ -186,9 +183,6 @@ func TestUnwatchedFlows(t *testing.T) {
 	last := len(table.Columns) - 1
 	if table.Columns[last].Name != "Unobserved" || table.Rows[0][last].Text != "7" || !table.Rows[0][last].Loud {
 		t.Errorf("columns %+v, row %+v", table.Columns, table.Rows[0])
-	}
-	if text := strings.Join(s.DisruptionAnswers(), "\n"); !strings.Contains(text, "Not observed: 7 flows more") {
-		t.Errorf("sentences %s", text)
 	}
 }
 

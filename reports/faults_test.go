@@ -93,9 +93,6 @@ func TestFaultOutputs(t *testing.T) {
 	if s.Invariants[0].Invariant != "I1" || s.Invariants[len(s.Invariants)-1].Invariant != "I13" {
 		t.Errorf("invariants not by number: %s … %s", s.Invariants[0].Invariant, s.Invariants[len(s.Invariants)-1].Invariant)
 	}
-	if text := strings.Join(s.Sentences, "\n"); !strings.Contains(text, "synclab/nftables (22 of 22, the slowest after 800 ms)") || !strings.Contains(text, "kube-proxy/iptables-nft (0 of 25)") || !strings.Contains(text, "violated I3 and I9") {
-		t.Errorf("sentences %s", text)
-	}
 }
 
 func TestFaultsGolden(t *testing.T) {

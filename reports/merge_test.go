@@ -107,7 +107,7 @@ func TestMergeIsOneRun(t *testing.T) {
 		want, got any
 	}{
 		{"rows", want.Rows, got.Rows}, {"key figures", want.KeyFigures, got.KeyFigures}, {"growth", want.Growth, got.Growth},
-		{"ratios", ratiosOf(want), ratiosOf(got)}, {"sentences", want.Sentences, got.Sentences}, {"warnings", want.Warnings, got.Warnings},
+		{"ratios", ratiosOf(want), ratiosOf(got)}, {"warnings", want.Warnings, got.Warnings},
 	} {
 		if diff := cmp.Diff(part.want, part.got); diff != "" {
 			t.Errorf("%s (-one run +merged):\n%.2000s", part.name, diff)

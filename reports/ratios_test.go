@@ -17,7 +17,7 @@ func figureOf(values ...float64) *estimate.Estimate {
 	for i, v := range values {
 		by[records.Repetition{Rep: i + 1}] = []float64{v}
 	}
-	return comparison.FigureTextOf(comparison.FigureFull).Figure(by, nil)
+	return comparison.FigureOf(comparison.FigureFull).Estimate(by, nil)
 }
 
 func TestRatioWords(t *testing.T) {

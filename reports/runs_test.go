@@ -140,8 +140,8 @@ func TestFailedSyncs(t *testing.T) {
 	y := synthetic.Run{ID: "failing", Scenario: "steady-churn", Subjects: []synthetic.Subject{synthetic.Legacy}, Sizes: []int{500}, Reps: 2, Churn: 40, Failed: 2}
 	s := buildOf(t, y, t.TempDir(), Options{NoPNG: true})
 	k := s.KeyFigures[0]
-	if k.SyncsFailed != 4 || k.PartialSync.Max >= 9 || !hasWarning(s, "4 syncs failed") || !strings.HasPrefix(s.Sentences[0], "4 syncs failed") {
-		t.Errorf("failed %d, longest partial %v, %q, %q", k.SyncsFailed, k.PartialSync.Max, s.Warnings, s.Sentences)
+	if k.SyncsFailed != 4 || k.PartialSync.Max >= 9 || !hasWarning(s, "4 syncs failed") {
+		t.Errorf("failed %d, longest partial %v, %q", k.SyncsFailed, k.PartialSync.Max, s.Warnings)
 	}
 }
 
@@ -177,12 +177,8 @@ func TestSparse(t *testing.T) {
 			if err := os.WriteFile(filepath.Join(dir, "records.jsonl"), []byte(lines.String()), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			s, err := Build([]string{dir}, "", Options{NoPNG: true})
-			if err != nil {
+			if _, err := Build([]string{dir}, "", Options{NoPNG: true}); err != nil {
 				t.Fatal(err)
-			}
-			if len(s.Sentences) == 0 && name == "none" {
-				t.Error("no sentence for a run without records")
 			}
 			if page := readPage(t, dir); strings.Contains(page, "<b>/") || strings.Contains(page, "NaN") || strings.Contains(page, "Inf") {
 				t.Error("the page has an unescaped name, NaN or Inf")

@@ -55,22 +55,6 @@ func TestJudgeStopped(t *testing.T) {
 	}
 }
 
-// TestWholePercents: the percents of all parts add up to 100.
-func TestWholePercents(t *testing.T) {
-	for _, shares := range [][]float64{{0.726, 0.156, 0.118}, {1.0 / 3, 1.0 / 3, 1.0 / 3}, {0.5, 0.25, 0.1, 0.15}, {1}, {0.996, 0.004}} {
-		total := 0
-		for i, p := range sections.WholePercents(shares) {
-			total += p
-			if math.Abs(float64(p)-100*shares[i]) >= 1 {
-				t.Errorf("%v: %d %%", shares, p)
-			}
-		}
-		if total != 100 {
-			t.Errorf("%v add up to %d %%", shares, total)
-		}
-	}
-}
-
 func TestNaturalCompare(t *testing.T) {
 	order := []string{"", "p=500ms", "p=1s", "p=1s q=a", "p=1s q=b", "p=10s", "p=never"}
 	for i := range order {

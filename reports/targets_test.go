@@ -133,20 +133,3 @@ func TestFloors(t *testing.T) {
 		t.Errorf("floors %+v", c.Floors)
 	}
 }
-
-// For ratios with different numbers of repetitions, one text explains the missing intervals.
-func TestWhyNoInterval(t *testing.T) {
-	of := func(pairs int) *comparison.Comparison {
-		return &comparison.Comparison{Paired: true, Pairs: pairs, Warning: comparison.TooFew(pairs)}
-	}
-	for want, ratios := range map[string][]*comparison.Comparison{
-		"": nil,
-		"observed in 3 repetitions, too few for an interval at 95 %":      {of(3), of(3)},
-		"observed in 1 to 3 repetitions, too few for an interval at 95 %": {of(3), of(1)},
-		"stopped": {of(3), {Paired: true, Pairs: 3, Warning: "stopped"}},
-	} {
-		if got := sections.WhyNoInterval(ratios); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
-	}
-}

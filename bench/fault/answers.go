@@ -66,7 +66,7 @@ func (r *Faults) answeredOne(d *activeFault, a answer) {
 	d.mu.Unlock()
 	if first {
 		// A sync begins before its planning, and a call of a tool after it. Only their ends can be compared.
-		at := raw.Record{At: a.ended.Sub(r.Started).Seconds(), Unit: "s", Step: d.step, Fault: d.fault, Uncertainty: a.ended.Sub(a.began).Seconds()}
+		at := raw.Record{At: a.ended.Sub(r.Started).Seconds(), Step: d.step, Fault: d.fault, Uncertainty: a.ended.Sub(a.began).Seconds()}
 		r.RecordAs(at, raw.FaultDetected, a.ended.Sub(d.began).Seconds())
 	}
 	if spent {

@@ -249,7 +249,7 @@ func (r *Faults) compete(ctx context.Context, f *scenarios.Fault, name string) e
 				return err
 			}
 			if wrong != "" {
-				r.RecordAs(raw.Record{Unit: "count", Step: d.step, Fault: d.fault, Invariant: "I7", Error: "rules of another writer: " + wrong}, raw.Violation, 1)
+				r.RecordAs(raw.Record{Step: d.step, Fault: d.fault, Invariant: "I7", Error: "rules of another writer: " + wrong}, raw.Violation, 1)
 			}
 		}
 		return w.clear()

@@ -22,7 +22,7 @@ func (r *Faults) RecordUnrepaired(within time.Duration, stillMissing error) {
 		d.mu.Lock()
 		if !d.closed {
 			d.close(now)
-			rec := raw.Record{Unit: "s", Step: d.step, Fault: d.fault, Error: text}
+			rec := raw.Record{Step: d.step, Fault: d.fault, Error: text}
 			r.RecordAs(rec, raw.FaultRepaired, max(0, now.Sub(d.from()).Seconds()))
 		}
 		d.mu.Unlock()

@@ -117,7 +117,7 @@ func (r *Faults) startFault(ctx context.Context, f *scenarios.Fault, name string
 		d.until = d.began.Add(f.For)
 	}
 	d.pending = r.Host.Harness != nil && r.Host.Harness.Visible.PendingSince(d.began) > 0
-	r.RecordAs(raw.Record{At: d.began.Sub(r.Started).Seconds(), Unit: "s", Step: d.step, Fault: d.fault}, raw.FaultDuration, f.For.Seconds())
+	r.RecordAs(raw.Record{At: d.began.Sub(r.Started).Seconds(), Step: d.step, Fault: d.fault}, raw.FaultDuration, f.For.Seconds())
 	if err := r.watchAnswers(ctx); err != nil {
 		return nil, err
 	}
@@ -278,7 +278,7 @@ func (r *Faults) repair(d *activeFault, at time.Time) {
 	if d.meetsEach() {
 		took = d.longest
 	}
-	r.RecordAs(raw.Record{At: at.Sub(r.Started).Seconds(), Unit: "s", Step: d.step, Fault: d.fault}, raw.FaultRepaired, max(0, took.Seconds()))
+	r.RecordAs(raw.Record{At: at.Sub(r.Started).Seconds(), Step: d.step, Fault: d.fault}, raw.FaultRepaired, max(0, took.Seconds()))
 }
 
 // close ends all waiting for the repair. The caller holds mu.

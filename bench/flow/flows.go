@@ -161,7 +161,7 @@ func (r *Flows) endTraffic() error {
 	}
 	err := r.pods.End()
 	counts := checker.Finish()
-	r.RecordAs(raw.Record{Unit: "count"}, raw.FlowsUnobserved, float64(counts.Unobserved))
+	r.RecordAs(raw.Record{}, raw.FlowsUnobserved, float64(counts.Unobserved))
 	for _, note := range []struct {
 		n    int
 		text string
@@ -283,7 +283,7 @@ func (r *Flows) Observed(o traffic.Observed) {
 		}
 	}
 	rec := raw.Record{
-		At: o.At.Sub(r.Started).Seconds(), Step: step, Unit: "s", Family: string(t.Family), Protocol: string(t.Protocol), Outcome: o.Outcome,
+		At: o.At.Sub(r.Started).Seconds(), Step: step, Family: string(t.Family), Protocol: string(t.Protocol), Outcome: o.Outcome,
 		Service: ServiceText(t.Service), Target: t.Kind,
 	}
 	if o.LongLived && o.Finding == traffic.RemovedEndpointServing {

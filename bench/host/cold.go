@@ -48,7 +48,7 @@ func (r *Host) settledCold() {
 	slices.SortFunc(cold.lacked, time.Time.Compare)
 	if cold.moved {
 		last := cold.visible[len(cold.visible)-1]
-		r.RecordAs(raw.Record{At: last.Sub(r.Started).Seconds(), Unit: "s", Kind: r.About.Name}, raw.Move, last.Sub(cold.began).Seconds())
+		r.RecordAs(raw.Record{At: last.Sub(r.Started).Seconds(), Kind: r.About.Name}, raw.Move, last.Sub(cold.began).Seconds())
 		return
 	}
 	for _, share := range coldShares {
@@ -58,7 +58,7 @@ func (r *Host) settledCold() {
 		if from.Before(cold.began) {
 			from = cold.began
 		}
-		place := raw.Record{At: at.Sub(r.Started).Seconds(), Unit: "s", Share: share, Uncertainty: at.Sub(from).Seconds(), Method: methodOf(cold.byPackets)}
+		place := raw.Record{At: at.Sub(r.Started).Seconds(), Share: share, Uncertainty: at.Sub(from).Seconds(), Method: methodOf(cold.byPackets)}
 		metric := raw.ColdStartShare
 		if share == 100 {
 			place.Share, metric = 0, raw.ColdStart

@@ -63,7 +63,7 @@ func (r *Host) countTables() error {
 			if err != nil {
 				return err
 			}
-			place := raw.Record{Unit: "count", Family: string(family), Table: string(table)}
+			place := raw.Record{Family: string(family), Table: string(table)}
 			r.RecordAs(place, raw.RulesKernel, float64(rules))
 			if applies {
 				r.RecordAs(place, raw.RulesExpected, float64(forms[family][table]))
@@ -91,8 +91,8 @@ func (r *Host) countNftables() error {
 			}
 			rules, elements = rules+tally.Rules, elements+tally.Elements
 		}
-		r.RecordAs(raw.Record{Unit: "count", Family: string(family), Table: names[0]}, raw.RulesKernel, float64(rules))
-		r.RecordAs(raw.Record{Unit: "count", Family: string(family), Table: "elements"}, raw.RulesKernel, float64(elements))
+		r.RecordAs(raw.Record{Family: string(family), Table: names[0]}, raw.RulesKernel, float64(rules))
+		r.RecordAs(raw.Record{Family: string(family), Table: "elements"}, raw.RulesKernel, float64(elements))
 	}
 	return nil
 }
@@ -104,14 +104,14 @@ func (r *Host) countIPVS() error {
 		if err != nil {
 			return err
 		}
-		r.RecordAs(raw.Record{Unit: "count", Family: string(family), Table: "ipvs"}, raw.RulesKernel, float64(servers.Virtual))
-		r.RecordAs(raw.Record{Unit: "count", Family: string(family), Table: "elements"}, raw.RulesKernel, float64(servers.Real))
+		r.RecordAs(raw.Record{Family: string(family), Table: "ipvs"}, raw.RulesKernel, float64(servers.Virtual))
+		r.RecordAs(raw.Record{Family: string(family), Table: "elements"}, raw.RulesKernel, float64(servers.Real))
 	}
 	return nil
 }
 
 func (r *Host) recordKernelMemory() {
 	if now, err := machine.ReadKernelMemory(); err == nil && now > r.Memory && r.Memory > 0 {
-		r.RecordAs(raw.Record{Unit: "B"}, raw.KernelMemory, float64(now-r.Memory))
+		r.RecordAs(raw.Record{}, raw.KernelMemory, float64(now-r.Memory))
 	}
 }

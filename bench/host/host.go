@@ -168,8 +168,8 @@ func (r *Host) WorkBegins() {
 // EndWork records the CPU times of the subject and of the lab for a step and its consequences.
 func (r *Host) EndWork() {
 	if now := r.CPU(); r.Work.step != "" && now > r.Work.CPU {
-		r.RecordAs(raw.Record{Unit: "s", Step: r.Work.step}, raw.SubjectCPU, (now - r.Work.CPU).Seconds())
-		r.RecordAs(raw.Record{Unit: "s", Step: r.Work.step}, raw.LabCPU, (machine.OwnCPU() - r.Work.lab).Seconds())
+		r.RecordAs(raw.Record{Step: r.Work.step}, raw.SubjectCPU, (now - r.Work.CPU).Seconds())
+		r.RecordAs(raw.Record{Step: r.Work.step}, raw.LabCPU, (machine.OwnCPU() - r.Work.lab).Seconds())
 	}
 	r.Work = work{}
 }
@@ -210,12 +210,12 @@ func (r *Host) PeakMemory() {
 		return
 	}
 	if rss, err := r.Subject.peakRSS(); err == nil {
-		r.RecordAs(raw.Record{Unit: "B"}, raw.PeakRSS, float64(rss))
+		r.RecordAs(raw.Record{}, raw.PeakRSS, float64(rss))
 	}
 	if r.Process() == nil { // the subject is in this process
 		return
 	}
 	if rss, err := machine.ReadPeakRSS(); err == nil {
-		r.RecordAs(raw.Record{Unit: "B"}, raw.LabPeakRSS, float64(rss))
+		r.RecordAs(raw.Record{}, raw.LabPeakRSS, float64(rss))
 	}
 }

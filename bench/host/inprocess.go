@@ -67,7 +67,7 @@ func (r *Host) startInProcess(ctx context.Context, made float64) (Subject, error
 		cancel()
 		return nil, err
 	}
-	r.Record(raw.Record{Metric: raw.Load, Value: made + r.Clock.Since(begin).Seconds(), Unit: "s"})
+	r.Record(raw.Record{Metric: raw.Load, Value: made + r.Clock.Since(begin).Seconds()})
 	s := &inProcess{Host: r, proxier: p, cancel: cancel, done: make(chan error, 1)}
 	go func() {
 		err := p.Run(ctx)

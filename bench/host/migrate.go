@@ -67,7 +67,7 @@ func (r *Host) compareBehaviour(to subject.Spec) {
 			continue
 		}
 		if n := b.Affected(cluster); n > 0 {
-			r.RecordAs(raw.Record{Unit: "count", Table: b.ID}, raw.BehaviourDiffers, float64(n))
+			r.RecordAs(raw.Record{Table: b.ID}, raw.BehaviourDiffers, float64(n))
 		}
 	}
 }
@@ -85,14 +85,14 @@ func (r *Host) CountLeft() error {
 	if r.Harness == nil || r.Harness.had == nil {
 		return nil
 	}
-	r.RecordAs(raw.Record{Unit: "s", Kind: r.About.Name}, raw.MoveSettled, r.Clock.Since(r.Harness.cold.began).Seconds())
+	r.RecordAs(raw.Record{Kind: r.About.Name}, raw.MoveSettled, r.Clock.Since(r.Harness.cold.began).Seconds())
 	has, err := move.Read(r.Families, r.steady)
 	if err != nil {
 		return err
 	}
 	for family, left := range move.Left(r.Harness.had, has, r.About) {
 		for what, n := range left {
-			r.RecordAs(raw.Record{Unit: "count", Family: string(family), Table: what}, raw.LeftBehind, float64(n))
+			r.RecordAs(raw.Record{Family: string(family), Table: what}, raw.LeftBehind, float64(n))
 		}
 	}
 	r.Harness.had = nil

@@ -185,7 +185,7 @@ func (r *Host) recordShimCost(ctx context.Context) error {
 	for _, of := range []struct{ bytes, calls int }{{0, 10}, {1 << 20, 6}, {10 << 20, 4}} {
 		costs, err := r.Shim.Cost(ctx, of.calls, of.bytes)
 		for _, cost := range costs {
-			r.RecordAs(raw.Record{Unit: "s", Bytes: of.bytes}, raw.ShimCost, cost.Seconds())
+			r.RecordAs(raw.Record{Bytes: of.bytes}, raw.ShimCost, cost.Seconds())
 		}
 		if err != nil {
 			return err
@@ -236,7 +236,7 @@ func (r *Host) Visible(s visible.VisibleChange) {
 	cold.mu.Unlock()
 	if !first {
 		at := s.Visible.Sub(r.Started).Seconds()
-		rec, metric := raw.Record{At: at, Unit: "s", Family: string(s.Family), Method: methodOf(s.ByPackets)}, raw.NetworkProgrammingLatency
+		rec, metric := raw.Record{At: at, Family: string(s.Family), Method: methodOf(s.ByPackets)}, raw.NetworkProgrammingLatency
 		switch since := s.Since; {
 		case s.Undone:
 			metric = raw.ChangeReverted
@@ -353,10 +353,10 @@ func (s *processSubject) Count() error {
 	}
 	for family, installed := range all {
 		for table, rules := range installed.Rules {
-			s.RecordAs(raw.Record{Unit: "count", Family: string(family), Table: table}, raw.RulesKernel, float64(rules))
+			s.RecordAs(raw.Record{Family: string(family), Table: table}, raw.RulesKernel, float64(rules))
 		}
 		if installed.Elements > 0 {
-			s.RecordAs(raw.Record{Unit: "count", Family: string(family), Table: "elements"}, raw.RulesKernel, float64(installed.Elements))
+			s.RecordAs(raw.Record{Family: string(family), Table: "elements"}, raw.RulesKernel, float64(installed.Elements))
 		}
 	}
 	s.recordKernelMemory()

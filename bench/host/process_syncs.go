@@ -243,7 +243,7 @@ func (o *processSyncs) ofFamily(family string, ended time.Time) []shim.Call {
 // recordSeveral counts the syncs of a family between two readings. The metrics cannot separate their durations and
 // calls.
 func (o *processSyncs) recordSeveral(syncs []process.Sync) {
-	base := raw.Record{Family: syncs[0].Family, Unit: "count"}
+	base := raw.Record{Family: syncs[0].Family}
 	if len(syncs) == 1 {
 		base.Kind = syncs[0].Kind
 	}
@@ -289,7 +289,6 @@ func (o *processSyncs) recordOne(sync process.Sync) {
 		return // it wrote nothing
 	case wrote && counted != refused && o.About.Proxier == subject.KubeProxy:
 		// Either the failure or the tool belongs to a sync that still runs.
-		base.Unit = "count"
 		o.RecordAs(base, raw.SyncsNotSeparable, 1)
 		o.mixed[sync.Family] = true
 		return
@@ -340,7 +339,7 @@ func during(calls []shim.Call, last shim.Call, took time.Duration) []shim.Call {
 
 func (o *processSyncs) recordFailed(base raw.Record, why string) {
 	o.failed.add(why)
-	base.Unit, base.Error = "count", why
+	base.Error = why
 	o.RecordAs(base, raw.SyncFailed, 1)
 }
 
@@ -349,7 +348,6 @@ func (o *processSyncs) recordTook(base raw.Record, took time.Duration) {
 	if base.Kind == process.Full {
 		metric = raw.FullSync
 	}
-	base.Unit = "s"
 	o.RecordAs(base, metric, took.Seconds())
 }
 
@@ -363,8 +361,6 @@ func (o *processSyncs) recordOwn(syncs []proxier.Sync) {
 		base := raw.Record{
 			At: s.Finished.Sub(o.Started).Seconds(), Sync: o.Host.syncs.number(s.Family), Kind: string(s.Kind), Family: string(s.Family),
 		}
-		seconds := base
-		seconds.Unit = "s"
 		if s.Err == nil && len(s.Runs) > 0 {
 			o.window(string(s.Kind), s.Started, s.Finished)
 		}
@@ -375,11 +371,11 @@ func (o *processSyncs) recordOwn(syncs []proxier.Sync) {
 			o.recordTook(base, s.Duration())
 			o.recordCalls(base, during(calls, last, s.Duration()))
 		case s.Err == nil && len(s.Runs) > 0:
-			o.recordDuration(seconds, s)
+			o.recordDuration(base, s)
 		case s.Err != nil:
 			o.recordCalls(base, o.ofFamily(base.Family, s.Finished))
 		}
-		o.recordPhases(seconds, s)
+		o.recordPhases(base, s)
 	}
 }
 
@@ -415,13 +411,12 @@ func (o *processSyncs) recordCalls(base raw.Record, calls []shim.Call) {
 			ended = call.End
 		}
 	}
-	seconds, count := base, base
-	seconds.Unit, count.Unit = "s", "count"
-	if base.At == 0 {
-		seconds.At = ended.Sub(o.Started).Seconds()
+	at := base
+	if at.At == 0 {
+		at.At = ended.Sub(o.Started).Seconds()
 	}
-	o.recordTools(seconds, wrote, others)
-	o.RecordAs(count, raw.ToolCalls, float64(len(calls)))
+	o.recordTools(at, wrote, others)
+	o.RecordAs(base, raw.ToolCalls, float64(len(calls)))
 }
 
 // The metrics with the times of the last request for a sync and of the last sync (seconds since 1970).

@@ -82,7 +82,7 @@ func (r *Host) SendProfile(ctx context.Context) error {
 	cut := profile.Cut{Subject: r.About.Name, Shims: map[int]bool{}, Windows: r.profiling.windows}
 	if cold := &r.Harness.cold; cold.seen() {
 		cut.Cold = profile.Window{From: cold.began, To: cold.visible[len(cold.visible)-1]}
-		r.RecordAs(raw.Record{Unit: "count", Kind: profile.ColdStart}, raw.ProfiledSyncs, 1)
+		r.RecordAs(raw.Record{Kind: profile.ColdStart}, raw.ProfiledSyncs, 1)
 	}
 	counts := map[string]int{process.Full: 0, process.Partial: 0}
 	for _, w := range cut.Windows {
@@ -90,7 +90,7 @@ func (r *Host) SendProfile(ctx context.Context) error {
 	}
 	for kind, n := range counts {
 		if n > 0 {
-			r.RecordAs(raw.Record{Unit: "count", Kind: kind}, raw.ProfiledSyncs, float64(n))
+			r.RecordAs(raw.Record{Kind: kind}, raw.ProfiledSyncs, float64(n))
 		}
 	}
 	calls, _, err := r.Shim.Read(0)
@@ -127,8 +127,8 @@ func (r *Host) SendProfile(ctx context.Context) error {
 		return fmt.Errorf("profile: %w", err)
 	}
 	r.Messages.Send(pass.Message{File: r.ProfileFile, Content: content})
-	r.RecordAs(raw.Record{Unit: "count", File: r.ProfileFile}, raw.ProfileSamples, float64(p.Samples))
-	r.RecordAs(raw.Record{Unit: "count"}, raw.ProfileLost, float64(lost))
+	r.RecordAs(raw.Record{File: r.ProfileFile}, raw.ProfileSamples, float64(p.Samples))
+	r.RecordAs(raw.Record{}, raw.ProfileLost, float64(lost))
 	return nil
 }
 
@@ -170,7 +170,7 @@ func (r *Host) sendInputs(calls []shim.Call) error {
 		}
 		file := fmt.Sprintf("%s-input-%d.gz", strings.TrimSuffix(r.ProfileFile, ".pb.gz"), i+1)
 		r.Messages.Send(pass.Message{File: file, Content: packed.Bytes()})
-		r.RecordAs(raw.Record{Unit: "s", File: file, Method: strings.Join(append([]string{filepath.Base(c.Real)}, c.Args...), " ")}, raw.ToolInput, c.Duration().Seconds())
+		r.RecordAs(raw.Record{File: file, Method: strings.Join(append([]string{filepath.Base(c.Real)}, c.Args...), " ")}, raw.ToolInput, c.Duration().Seconds())
 	}
 	return nil
 }

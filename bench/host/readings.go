@@ -55,7 +55,7 @@ func (s *processSubject) recordReadingCost(ctx context.Context) error {
 		costs = append(costs, (after - before).Seconds())
 	}
 	for _, cost := range costs {
-		s.RecordAs(raw.Record{Unit: "s"}, raw.ReadingCost, cost)
+		s.RecordAs(raw.Record{}, raw.ReadingCost, cost)
 	}
 	median, _ := stats.Median(costs) // there are some
 	of.cost = time.Duration(median * float64(time.Second))

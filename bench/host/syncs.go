@@ -39,19 +39,19 @@ func (r *Host) onSync(s proxier.Sync) {
 	}
 	r.reported(s)
 	r.tellSync(s.Written, s.Finished)
-	seconds := raw.Record{
-		At: s.Finished.Sub(r.Started).Seconds(), Sync: r.syncs.number(s.Family), Kind: string(s.Kind), Family: string(s.Family), Unit: "s",
+	at := raw.Record{
+		At: s.Finished.Sub(r.Started).Seconds(), Sync: r.syncs.number(s.Family), Kind: string(s.Kind), Family: string(s.Family),
 	}
 	// Also without a difference: the previous sync may have written the changes and failed after that.
 	for _, due := range s.TriggerTimes {
 		if s.Err == nil && !r.Reacting.Load() { // a reaction is measured from outside
-			r.RecordAs(seconds, raw.ChangeSynced, s.Written.Sub(due).Seconds())
+			r.RecordAs(at, raw.ChangeSynced, s.Written.Sub(due).Seconds())
 		}
 	}
 	if s.Err == nil && len(s.Runs) > 0 {
-		r.recordDuration(seconds, s)
+		r.recordDuration(at, s)
 	}
-	r.recordPhases(seconds, s)
+	r.recordPhases(at, s)
 }
 
 // reported reports a sync of the lab's own proxier.
@@ -62,22 +62,20 @@ func (r *Host) reported(s proxier.Sync) {
 }
 
 // recordDuration records the duration of a sync that wrote rules, and of its tools.
-func (r *Host) recordDuration(seconds raw.Record, s proxier.Sync) {
+func (r *Host) recordDuration(at raw.Record, s proxier.Sync) {
 	duration := raw.PartialSync
 	if s.Kind == proxier.Full {
 		duration = raw.FullSync
 	}
-	r.RecordAs(seconds, duration, s.Duration().Seconds())
-	r.recordTools(seconds, s.Runs, nil)
+	r.RecordAs(at, duration, s.Duration().Seconds())
+	r.recordTools(at, s.Runs, nil)
 }
 
 // recordPhases records what only the proxier itself knows of one of its syncs.
-func (r *Host) recordPhases(seconds raw.Record, s proxier.Sync) {
-	count := seconds
-	count.Unit = "count"
-	r.RecordAs(count, raw.Backlog, float64(s.Pending+s.Changes))
+func (r *Host) recordPhases(at raw.Record, s proxier.Sync) {
+	r.RecordAs(at, raw.Backlog, float64(s.Pending+s.Changes))
 	if s.Err != nil {
-		failed := count
+		failed := at
 		failed.Error = s.Err.Error()
 		r.failed.add(failed.Error)
 		r.RecordAs(failed, raw.SyncFailed, 1)
@@ -91,20 +89,20 @@ func (r *Host) recordPhases(seconds raw.Record, s proxier.Sync) {
 		return // nothing differed
 	}
 	if !s.Queued.IsZero() {
-		r.RecordAs(seconds, raw.Queue, s.Started.Sub(s.Queued).Seconds())
+		r.RecordAs(at, raw.Queue, s.Started.Sub(s.Queued).Seconds())
 	}
-	r.RecordAs(seconds, raw.Plan, s.Plan.Seconds())
-	r.RecordAs(seconds, raw.Encode, s.Encode.Seconds())
+	r.RecordAs(at, raw.Plan, s.Plan.Seconds())
+	r.RecordAs(at, raw.Encode, s.Encode.Seconds())
 	if s.Jumps > 0 {
-		r.RecordAs(seconds, raw.Jumps, s.Jumps.Seconds())
+		r.RecordAs(at, raw.Jumps, s.Jumps.Seconds())
 	}
-	r.RecordAs(seconds, raw.Written, s.Written.Sub(s.Started).Seconds())
-	r.RecordAs(count, raw.Changes, float64(s.Changes))
+	r.RecordAs(at, raw.Written, s.Written.Sub(s.Started).Seconds())
+	r.RecordAs(at, raw.Changes, float64(s.Changes))
 	if r.About.Backend == proxier.Nftables {
 		return // Installed adds rules and elements there; countNftables counts both
 	}
 	for _, table := range []iptables.Table{iptables.NAT, iptables.Filter} {
-		place := count
+		place := at
 		place.Table = string(table)
 		r.RecordAs(place, raw.Rules, float64(s.Installed[table].Rules))
 		r.RecordAs(place, raw.Chains, float64(s.Installed[table].Chains))
@@ -112,15 +110,13 @@ func (r *Host) recordPhases(seconds raw.Record, s proxier.Sync) {
 }
 
 // recordTools records the cost of the tools of one sync: those that wrote rules, and others, which only read.
-func (r *Host) recordTools(seconds raw.Record, wrote, others []iptables.Run) {
-	count, bytes := seconds, seconds
-	count.Unit, bytes.Unit = "count", "B"
+func (r *Host) recordTools(at raw.Record, wrote, others []iptables.Run) {
 	var wall, user, system float64
 	var restores, sent int
 	var peak int64
 	for _, run := range wrote {
 		if run.ExitCode != 0 { // the time until a tool fails says nothing about the time of a write
-			r.RecordAs(seconds, raw.RestoreRefused, run.Wall.Seconds())
+			r.RecordAs(at, raw.RestoreRefused, run.Wall.Seconds())
 			continue
 		}
 		wall += run.Wall.Seconds()
@@ -133,15 +129,15 @@ func (r *Host) recordTools(seconds raw.Record, wrote, others []iptables.Run) {
 		peak = max(peak, run.PeakRSS)
 	}
 	if restores > 0 {
-		r.RecordAs(seconds, raw.Restore, wall)
-		r.RecordAs(count, raw.Restores, float64(restores))
+		r.RecordAs(at, raw.Restore, wall)
+		r.RecordAs(at, raw.Restores, float64(restores))
 	}
-	r.RecordAs(seconds, raw.ToolUser, user)
-	r.RecordAs(seconds, raw.ToolSys, system)
+	r.RecordAs(at, raw.ToolUser, user)
+	r.RecordAs(at, raw.ToolSys, system)
 	if sent > 0 || restores == 0 { // no input for tools that take their rules as arguments
-		r.RecordAs(bytes, raw.RestoreBytes, float64(sent))
+		r.RecordAs(at, raw.RestoreBytes, float64(sent))
 	}
 	if peak > 0 { // netlink has no child process
-		r.RecordAs(bytes, raw.ChildPeakRSS, float64(peak))
+		r.RecordAs(at, raw.ChildPeakRSS, float64(peak))
 	}
 }

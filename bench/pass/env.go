@@ -65,8 +65,12 @@ func (e *Env) Random(purpose uint64) *rand.Rand {
 
 // Record adds the fields that all of the repetition share, and sends the record.
 func (e *Env) Record(rec raw.Record) {
+	row := rec.Metric.Row()
+	if row.Unit != "" {
+		rec.Unit = row.Unit
+	}
 	rec.Scenario, rec.Subject, rec.Params, rec.Rep = e.Scenario.Name, e.Subject, e.Params, e.Rep
-	if e.About.Name != "" && !rec.Metric.OfJourney() { // only the watcher, the subject's readers and steps record these
+	if e.About.Name != "" && !row.Journey { // only the watcher, the subject's readers and steps record these
 		rec.Subject = e.About.Name
 	}
 	rec.Services, rec.Endpoints = e.Scenario.Shape.Services, e.Scenario.Shape.Endpoints.Mean()
@@ -83,6 +87,7 @@ func (e *Env) Record(rec raw.Record) {
 	e.Messages.Send(Message{Record: &rec})
 }
 
+// RecordAs records a value of a metric, with the unit that the table of metrics says.
 func (e *Env) RecordAs(rec raw.Record, metric raw.Metric, value float64) {
 	rec.Metric, rec.Value = metric, value
 	e.Record(rec)

@@ -20,9 +20,9 @@ func (e *Env) RecordResults(results []invariants.Result) {
 	}
 	violated := false
 	for _, result := range results {
-		e.RecordAs(raw.Record{Unit: "count", Invariant: result.Invariant}, raw.InvariantChecks, float64(result.Checked))
+		e.RecordAs(raw.Record{Invariant: result.Invariant}, raw.InvariantChecks, float64(result.Checked))
 		for i, f := range result.Findings {
-			rec := raw.Record{Unit: "count", Invariant: f.Invariant, Service: f.Service, Error: f.Text + "; " + again}
+			rec := raw.Record{Invariant: f.Invariant, Service: f.Service, Error: f.Text + "; " + again}
 			if i == mostViolations {
 				left := len(result.Findings) - i
 				rec.Service, rec.Error = "", fmt.Sprintf("and %d more; %s", left, again)

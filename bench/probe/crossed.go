@@ -41,9 +41,7 @@ func (r *Probes) rulesCrossed(ctx context.Context, family corev1.IPFamily, targe
 		return nil
 	}
 	for i := range targets {
-		rec := targets[i].record(family)
-		rec.Unit = "count"
-		r.RecordAs(rec, raw.RulesEvaluated, float64(counts[i]))
+		r.RecordAs(targets[i].record(family), raw.RulesEvaluated, float64(counts[i]))
 	}
 	return nil
 }

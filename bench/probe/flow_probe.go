@@ -91,7 +91,7 @@ func (r *Probes) measureFlows(ctx context.Context, probe *flowProbe) error {
 		}
 		err := probe.measure(ctx, r.Flows.Rooms.Client, func(t *flowTarget, method string, d time.Duration) {
 			r.Record(raw.Record{
-				Metric: raw.FirstPacket, Value: d.Seconds(), Unit: "s", Family: string(probe.family), Position: &t.position,
+				Metric: raw.FirstPacket, Value: d.Seconds(), Family: string(probe.family), Position: &t.position,
 				Method: method, Protocol: string(t.protocol),
 			})
 		})

@@ -77,7 +77,7 @@ func (r *packetProbe) verdict(d *destination, source string) (rec raw.Record, er
 		}
 	}
 	rec = raw.Record{
-		Unit: "count", Value: float64(len(reached)), Family: string(family), Protocol: string(d.service.Protocol), Service: flow.ServiceText(d.service), Target: d.kind, Method: source,
+		Value: float64(len(reached)), Family: string(family), Protocol: string(d.service.Protocol), Service: flow.ServiceText(d.service), Target: d.kind, Method: source,
 		Outcome: outcomeText(outcomes),
 	}
 	switch {

@@ -134,8 +134,7 @@ func (r *Probes) measure(ctx context.Context, family corev1.IPFamily, targets []
 	return MeasureTraversal(ctx, options, func(target *Target, d time.Duration) {
 		rec := target.record(family)
 		rec.Method, rec.Protocol = method, string(r.protocol)
-		rec.Metric, rec.Value, rec.Unit = raw.FirstPacket, d.Seconds(), "s"
-		r.Record(rec)
+		r.RecordAs(rec, raw.FirstPacket, d.Seconds())
 	})
 }
 

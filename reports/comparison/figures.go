@@ -41,23 +41,20 @@ func TotalRSSValues(c *records.Samples, source SameSource) estimate.Sample {
 	return out
 }
 
-// kernelValues are the system times of the syncs of one kind.
-func kernelValues(kind string) func(*records.Samples, SameSource) estimate.Sample {
+// ofKind are the values of the syncs of one kind.
+func ofKind(metric raw.Metric, kind string) func(*records.Samples, SameSource) estimate.Sample {
 	return func(c *records.Samples, _ SameSource) estimate.Sample {
-		return c.ByRepetition(func(r *raw.Record) bool { return r.Metric == raw.ToolSys && r.Kind == kind })
+		return c.ByRepetition(func(r *raw.Record) bool { return r.Metric == metric && r.Kind == kind })
 	}
 }
 
-func restoresValues(c *records.Samples, source SameSource) estimate.Sample {
-	return c.ByRepetition(func(r *raw.Record) bool {
-		return r.Metric == raw.Restores && (!source.fullRestores || r.Kind == "full")
-	})
-}
-
-func restoreValues(c *records.Samples, source SameSource) estimate.Sample {
-	return c.ByRepetition(func(r *raw.Record) bool {
-		return r.Metric == raw.Restore && (!source.fullRestores || r.Kind == "full")
-	})
+// ofWrites are the values of the writes of rules: of full syncs only, where every side knows the kind.
+func ofWrites(metric raw.Metric) func(*records.Samples, SameSource) estimate.Sample {
+	return func(c *records.Samples, source SameSource) estimate.Sample {
+		return c.ByRepetition(func(r *raw.Record) bool {
+			return r.Metric == metric && (!source.fullRestores || r.Kind == "full")
+		})
+	}
 }
 
 // lastPacketValues are the first packets by one method to the last Service of the dispatch.
@@ -70,9 +67,6 @@ func lastPacketValues(method string) func(*records.Samples, SameSource) estimate
 		return c.PacketsAt(method, positions[len(positions)-1])
 	}
 }
-
-// OfPackets reports whether a figure is about first packets. They are not compared in a guest, whose system calls are slow.
-func OfPackets(name string) bool { return name == FigureFirstPacket || name == FigureFirstSYN }
 
 // CountValues is the total over the tables at the end of each repetition, of rules or of elements.
 func CountValues(elements bool) func(*records.Samples, SameSource) estimate.Sample {

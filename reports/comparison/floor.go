@@ -50,9 +50,6 @@ func kernelInterface(name string) string {
 	return "nf_tables"
 }
 
-// KernelPart maps a sync's figure to the figure of its kernel time.
-var KernelPart = map[string]string{FigureFull: FigureFullSys, FigurePartial: FigurePartialSys}
-
 // FloorsOf returns the kernel floors of a cell's sides.
 func FloorsOf(sides []Side) []Floor {
 	var floors []Floor
@@ -78,7 +75,7 @@ func FloorsOf(sides []Side) []Floor {
 // Floor returns the kernel floor of a side's sync; nil if unknown.
 func (c CellComparison) Floor(side Side, sync string) *Floor {
 	i := slices.IndexFunc(c.Floors, func(f Floor) bool {
-		return f.Metric == KernelPart[sync] && f.Interface == kernelInterface(side.Subject) && f.Place == side.place
+		return f.Metric == FigureOf(sync).Kernel && f.Interface == kernelInterface(side.Subject) && f.Place == side.place
 	})
 	if i < 0 {
 		return nil

@@ -74,7 +74,7 @@ func Compare(a, b *estimate.Estimate) (c Comparison, ok bool) {
 	default:
 		c.Observed, c.Warning = true, TooFew(c.Repetitions())
 	}
-	c.Words = c.words(FigureTextOf(a.Name))
+	c.Words = c.words(FigureOf(a.Name))
 	return c, true
 }
 
@@ -101,7 +101,7 @@ func (c Comparison) Apart() bool {
 }
 
 // words formats the ratio: "2.3× faster", "> 120× slower", "no difference shown".
-func (c Comparison) words(t FigureText) string {
+func (c Comparison) words(t Figure) string {
 	switch {
 	case c.Bound != "" && !c.Differs:
 		return "unknown" // stopped before it had used as much as the other side
@@ -110,9 +110,9 @@ func (c Comparison) words(t FigureText) string {
 	case !c.Differs && !c.Observed:
 		return "no difference shown"
 	}
-	word, ratio := t.More, c.Ratio
+	word, ratio := t.Words.More, c.Ratio
 	if ratio < 1 {
-		word, ratio = t.Less, 1/ratio
+		word, ratio = t.Words.Less, 1/ratio
 	}
 	switch {
 	case Times(ratio) == "1.000":
@@ -256,10 +256,6 @@ func OfCells(c *records.Collection) []CellComparison {
 	return out
 }
 
-// Primary are the figures that verdicts are about, the most important first. Few are chosen beforehand, since of many ratios
-// of equal subjects some would differ by chance. The others are exploratory: they say where to look.
-var Primary = []string{FigureReaction, FigureNPL99, FigureCold, FigureFirstPacket, FigureFirstSYN, FigureCPU, FigureTotalRSS}
-
 // adjust corrects the p-values for their number, and the words of Primary figures by them.
 func (c *CellComparison) adjust() {
 	for _, exploratory := range []bool{false, true} {
@@ -275,14 +271,14 @@ func (c *CellComparison) adjust() {
 			if r := of[i]; !exploratory && r.Differs && r.Bound == "" && !r.Counted && adjusted > estimate.Level {
 				r.Differs, r.Observed = false, true
 				r.Warning = fmt.Sprintf("the interval excludes 1, but of %d ratios one may do so by chance", len(p))
-				r.Words = r.words(FigureTextOf(r.Metric))
+				r.Words = r.words(FigureOf(r.Metric))
 			}
 		}
 	}
 }
 
 func (c *CellComparison) add(a, b Side, against []string) {
-	for _, text := range FigureTexts {
+	for _, text := range Compared {
 		if one, ok := Compare(a.Figure(text.Name), b.Figure(text.Name)); ok {
 			one.Cell, one.A, one.B, one.Against = c.Cell, a.Series, b.Series, against
 			c.Ratios = append(c.Ratios, one)

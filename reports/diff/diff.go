@@ -73,7 +73,7 @@ type Delta struct {
 	Threshold *float64 `json:"threshold,omitempty"`
 	Beyond    bool     `json:"beyond_threshold,omitempty"`
 
-	of       Figure
+	of       comparison.Figure
 	design   estimate.Design
 	va, vb   []float64 // by repetition
 	beyondP  *float64
@@ -264,9 +264,9 @@ func deltas(design estimate.Design, subject string, cell records.Cell, a, b *rec
 	var out []Delta
 	source := comparison.SourceOf([]*records.Samples{a, b})
 	exceededA, exceededB := comparison.ExceededOf(a), comparison.ExceededOf(b)
-	for _, f := range Figures(a, b) {
+	for _, f := range comparison.OfRuns(a, b) {
 		before, after := f.Of(a, source, exceededA), f.Of(b, source, exceededB)
-		if before == nil && after == nil || f.quiet && zero(before) && zero(after) {
+		if before == nil && after == nil || f.Quiet && zero(before) && zero(after) {
 			continue
 		}
 		row := Delta{Subject: subject, Cell: cell, Figure: f.Name, Detail: f.Detail, Unit: f.Unit, Before: before, After: after, of: f, design: design}

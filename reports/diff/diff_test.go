@@ -66,7 +66,7 @@ func TestDiff(t *testing.T) {
 		t.Errorf("full sync %+v", full)
 	}
 	for _, r := range d.Rows {
-		changed := r.Subject == synthetic.Legacy.Name && slices.Contains([]string{comparison.FigureFull, comparison.FigureFullSys, comparison.FigureRestore, comparison.FigureNPL99}, r.Figure)
+		changed := r.Subject == synthetic.Legacy.Name && slices.Contains([]string{comparison.FigureFull, comparison.FigureFullSys, "restore", comparison.FigureNPL99}, r.Figure)
 		if !changed && (r.Verdict == Slower || r.Verdict == Faster || r.Beyond) {
 			t.Errorf("%s of %s is %s: %s", r.Figure, r.Subject, r.Verdict, r.ratioText())
 		}
@@ -206,7 +206,7 @@ func TestPairs(t *testing.T) {
 		d := &Diff{Subjects: []string{"a", "b"}}
 		for i := range 15 {
 			r := noisyRow(random, repetitions, repetitions, 0.01, 1)
-			r.design, r.Figure = estimate.Paired, comparison.FigureTexts[i].Name
+			r.design, r.Figure = estimate.Paired, comparison.Compared[i].Name
 			for k := range r.va {
 				machine := math.Exp(0.3 * random.NormFloat64())
 				r.va[k] *= machine
@@ -360,7 +360,7 @@ func TestDiffCounts(t *testing.T) {
 	if r := d.row(t, synthetic.Legacy.Name, comparison.FigureRules); r.Verdict != Slower || !r.Exact || r.Beyond || r.verdictText() != "more, within 10 %" {
 		t.Errorf("one rule more: %+v, %s", r, r.verdictText())
 	}
-	if r := d.row(t, synthetic.Legacy.Name, figureFullBytes); r.Verdict != Faster || !r.Exact {
+	if r := d.row(t, synthetic.Legacy.Name, "full_sync_bytes"); r.Verdict != Faster || !r.Exact {
 		t.Errorf("fewer bytes: %+v", r)
 	}
 	if d = compared(t, before, after, Options{Figures: map[string]float64{"rules": 0}}); !d.row(t, synthetic.Legacy.Name, comparison.FigureRules).Beyond {
@@ -478,22 +478,22 @@ func TestDiffFlows(t *testing.T) {
 	write(before, 0, 2, false)
 	write(after, 1, 45, true)
 	d := compared(t, before, after, Options{})
-	for figure, want := range map[string]Verdict{figureFlowsMisroute: Slower, figureFlowsFailed: Same, figureRepaired: Slower, figurePacketKind: Same, figureFlow50: Same, figureViolations: Same} {
+	for figure, want := range map[string]Verdict{"flows_misrouted": Slower, "flows_failed": Same, "fault_repaired": Slower, "first_packet": Same, "flow_p50": Same, "violations": Same} {
 		if r := d.row(t, "a/b", figure); r.Verdict != want || r.Beyond != (want == Slower) {
 			t.Errorf("%s: %+v", r.Name(), r)
 		}
 	}
-	if r := d.row(t, "a/b", figureViolations); !r.Exact || r.P != nil {
+	if r := d.row(t, "a/b", "violations"); !r.Exact || r.P != nil {
 		t.Errorf("no violations before and after need no test: %+v", r)
 	}
-	if r := d.row(t, "a/b", figurePacketKind); r.Name() != "First packet, reject" || r.Before.Value > 1e-5 {
+	if r := d.row(t, "a/b", "first_packet"); r.Name() != "First packet, reject" || r.Before.Value > 1e-5 {
 		t.Errorf("%s of %v", r.Name(), r.Before.Value)
 	}
-	if slices.ContainsFunc(d.Rows, func(r Delta) bool { return r.Figure == figureSyncsFailed }) {
+	if slices.ContainsFunc(d.Rows, func(r Delta) bool { return r.Figure == "syncs_failed" }) {
 		t.Error("a row of failed syncs, although none failed")
 	}
 	back := compared(t, after, before, Options{})
-	if r := back.row(t, "a/b", figureFlowsMisroute); r.Verdict == Slower || r.Beyond {
+	if r := back.row(t, "a/b", "flows_misrouted"); r.Verdict == Slower || r.Beyond {
 		t.Errorf("fewer misrouted flows: %+v", r)
 	}
 }
@@ -502,7 +502,7 @@ func TestDiffFlows(t *testing.T) {
 func TestThresholdFigures(t *testing.T) {
 	faulty := &records.Samples{Records: []records.Record{{Record: &raw.Record{Metric: raw.FaultDuration, Fault: "1:fault"}}, {Record: &raw.Record{Metric: raw.ChildPeakRSS}}}}
 	var names []string
-	for _, f := range Figures(faulty) {
+	for _, f := range comparison.OfRuns(faulty) {
 		names = append(names, f.Name)
 	}
 	slices.Sort(names)

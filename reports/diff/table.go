@@ -99,7 +99,7 @@ func (r Delta) group() string {
 }
 
 // Name is the figure's display name.
-func (r Delta) Name() string { return r.of.Title() }
+func (r Delta) Name() string { return r.of.Label() }
 
 func (r Delta) cells() []doc.Cell {
 	p := doc.None()
@@ -151,9 +151,9 @@ func (r Delta) verdictText() string {
 	var text string
 	switch r.Verdict {
 	case Slower:
-		text = r.of.More
+		text = r.of.Words.More
 	case Faster:
-		return r.of.Less
+		return r.of.Words.Less
 	case Same:
 		return "same"
 	case Unclear:

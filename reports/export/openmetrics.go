@@ -8,7 +8,6 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 
-	"synclab/reports/records"
 	"synclab/reports/sections"
 )
 
@@ -30,7 +29,7 @@ func OpenMetrics(w io.Writer, s *sections.Summary) error {
 			name += "_" + unit
 		}
 		if at[name] == nil {
-			at[name] = family(name, unit, strings.TrimSpace(records.TextOf(r.Metric).Text+help))
+			at[name] = family(name, unit, strings.TrimSpace(r.Metric.Row().Text+help))
 			families = append(families, at[name])
 		}
 		return at[name]

@@ -342,7 +342,7 @@ func bestFirst(name string) func(a, b comparison.Side) int {
 
 // sidesBy returns the sides with a figure, the best first; nil if fewer than two have it, or if it cannot be compared.
 func sidesBy(c *comparison.CellComparison, name string) []comparison.Side {
-	if comparison.OfPackets(name) && c.Cell.InGuest() {
+	if comparison.FigureOf(name).Packet && c.Cell.InGuest() {
 		return nil
 	}
 	sides := slices.DeleteFunc(slices.Clone(c.Sides), func(side comparison.Side) bool { return side.Figure(name) == nil })
@@ -377,7 +377,7 @@ func best(c *comparison.CellComparison) verdict.Best {
 			i = len(out.Series)
 			out.Series, out.Figures = append(out.Series, sides[0].Series), append(out.Figures, nil)
 		}
-		out.Figures[i] = append(out.Figures[i], cmp.Or(bestTexts[name], doc.LowerFirst(comparison.FigureTextOf(name).Text)))
+		out.Figures[i] = append(out.Figures[i], cmp.Or(bestTexts[name], doc.LowerFirst(comparison.FigureOf(name).Text)))
 	}
 	return out
 }
@@ -389,7 +389,7 @@ func ranking(c *comparison.CellComparison) verdict.Ranking {
 		if sides == nil {
 			continue
 		}
-		out := verdict.Ranking{Figure: comparison.FigureTextOf(name).Text + " at " + placeOf(c)}
+		out := verdict.Ranking{Figure: comparison.FigureOf(name).Text + " at " + placeOf(c)}
 		for _, side := range sides {
 			out.Places = append(out.Places, side.Series+" "+comparison.FigureValue(side.Figure(name), false))
 		}
@@ -415,10 +415,10 @@ func modes(c *comparison.CellComparison) (out []verdict.Mode) {
 		m := verdict.Mode{From: c.Baseline, To: side.Series, Size: placeOf(c), Observed: true}
 		for _, name := range comparison.Primary {
 			r := c.Ratio(side.Series, c.Baseline, name)
-			if r == nil || r.Words == "unknown" || comparison.OfPackets(name) && c.Cell.InGuest() {
+			if r == nil || r.Words == "unknown" || comparison.FigureOf(name).Packet && c.Cell.InGuest() {
 				continue
 			}
-			text := doc.LowerFirst(comparison.FigureTextOf(name).Text)
+			text := doc.LowerFirst(comparison.FigureOf(name).Text)
 			m.Observed = m.Observed && r.Observed
 			if !r.Apart() {
 				m.Same = append(m.Same, text)
@@ -452,11 +452,11 @@ func pairs(c *comparison.CellComparison) []verdict.Pair {
 		p := verdict.Pair{Series: side.Series, Baseline: baseline}
 		var observed []int // differences without intervals
 		for _, name := range comparison.Primary {
-			if comparison.OfPackets(name) && c.Cell.InGuest() {
+			if comparison.FigureOf(name).Packet && c.Cell.InGuest() {
 				continue
 			}
 			r := c.Ratio(side.Series, baseline, name)
-			text := doc.LowerFirst(comparison.FigureTextOf(name).Text)
+			text := doc.LowerFirst(comparison.FigureOf(name).Text)
 			switch {
 			case r == nil || r.Words == "unknown":
 			case r.Apart():

@@ -41,7 +41,7 @@ func tileSection(s *sections.Summary) doc.Section {
 	var all []doc.Tile
 	for _, one := range tiles {
 		for _, name := range one.names {
-			if comparison.OfPackets(name) && cell.InGuest() {
+			if comparison.FigureOf(name).Packet && cell.InGuest() {
 				continue // a guest's clock is too coarse
 			}
 			if name == comparison.FigureTotalRSS && !s.OfOwnProcess() {
@@ -89,7 +89,7 @@ func mainCell(s *sections.Summary) (records.Cell, *comparison.CellComparison) {
 
 // tileOf has a figure of all subjects, the best first.
 func tileOf(s *sections.Summary, c *comparison.CellComparison, name, note string, limit float64) doc.Tile {
-	text := comparison.FigureTextOf(name)
+	text := comparison.FigureOf(name)
 	t := doc.Tile{Title: text.Text, Note: note}
 	if limit > 0 {
 		t.Note += "; SLO ≤ " + doc.TrimTick(doc.Format(limit, text.Unit))

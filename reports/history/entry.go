@@ -7,7 +7,6 @@ import (
 	"synclab/bench/outfile"
 	"synclab/bench/raw"
 	"synclab/reports/comparison"
-	"synclab/reports/diff"
 	"synclab/reports/estimate"
 	"synclab/reports/records"
 )
@@ -37,7 +36,7 @@ func entryOf(run *records.Run) Entry {
 				continue
 			}
 			source, exceeded := comparison.SourceOf([]*records.Samples{samples}), comparison.ExceededOf(samples)
-			for _, f := range diff.Figures(samples) {
+			for _, f := range comparison.OfRuns(samples) {
 				if value := f.Of(samples, source, exceeded); value != nil {
 					e.Figures = append(e.Figures, Figure{one.Subject, cell, f.Detail, *value})
 				}

@@ -85,7 +85,7 @@ func (h *History) cells(t Trend) []doc.Cell {
 	for _, l := range t.Levels {
 		levels = append(levels, doc.Format(l.Value, t.Unit))
 	}
-	out := []doc.Cell{doc.Text("  " + t.of.Title()), doc.Int(len(t.Values)), doc.Text(comparison.FigureValue(&newest.Estimate, true)), doc.Text(strings.Join(levels, " → "))}
+	out := []doc.Cell{doc.Text("  " + t.of.Label()), doc.Int(len(t.Values)), doc.Text(comparison.FigureValue(&newest.Estimate, true)), doc.Text(strings.Join(levels, " → "))}
 	if len(t.Levels) > 1 {
 		p := doc.Text("exact")
 		if last.Adjusted != nil {
@@ -132,16 +132,16 @@ func (t Trend) result() string {
 		return "no change shown"
 	}
 	last, before := t.Levels[len(t.Levels)-1], t.Levels[len(t.Levels)-2]
-	word := t.of.More
+	word := t.of.Words.More
 	if last.Value < before.Value {
-		word = t.of.Less
+		word = t.of.Words.Less
 	}
 	switch {
 	case t.Worse:
 		return word + ", new"
 	case t.beyond(t.Levels):
 		return word + ", known before"
-	case word == t.of.More && t.Threshold != nil:
+	case word == t.of.Words.More && t.Threshold != nil:
 		return word + ", within " + diff.PercentText(*t.Threshold)
 	}
 	return word
@@ -182,7 +182,7 @@ func (p Point) unlike(most int) string {
 func (h *History) valueTable(trends []Trend) *doc.Table {
 	t := &doc.Table{Intervals: true, Columns: []doc.Column{{Name: "Point"}}}
 	for _, one := range trends {
-		t.Columns = append(t.Columns, doc.Column{Name: one.of.Title(), Numeric: true})
+		t.Columns = append(t.Columns, doc.Column{Name: one.of.Label(), Numeric: true})
 	}
 	for i, p := range h.Points {
 		row := []doc.Cell{doc.Text(p.Name)}
@@ -230,7 +230,7 @@ func (h *History) Verdict() []doc.Line {
 func (h *History) Sentence(t Trend) string {
 	last, before := t.Levels[len(t.Levels)-1], t.Levels[len(t.Levels)-2]
 	where := records.ShortSizes([]records.Cell{t.Cell}) + records.SettingsTail(records.ShortSettings(t.Cell.Settings()))
-	text := fmt.Sprintf("%s at %s: %s from %s to %s", t.Subject, where, doc.LowerFirst(t.of.Title()), doc.Format(before.Value, t.Unit), doc.Format(last.Value, t.Unit))
+	text := fmt.Sprintf("%s at %s: %s from %s to %s", t.Subject, where, doc.LowerFirst(t.of.Label()), doc.Format(before.Value, t.Unit), doc.Format(last.Value, t.Unit))
 	if last.Ratio != nil {
 		text += ", " + last.ratioText()
 	}

@@ -11,6 +11,7 @@ import (
 
 	"synclab/bench/raw"
 	"synclab/bench/subject"
+	"synclab/reports/comparison"
 	"synclab/reports/diff"
 	"synclab/reports/estimate"
 	"synclab/reports/records"
@@ -64,7 +65,7 @@ type Trend struct {
 	Threshold *float64 `json:"threshold,omitempty"`
 	Worse     bool     `json:"worse,omitempty"`
 
-	of diff.Figure
+	of comparison.Figure
 }
 
 // Value is a trend's figure at one point.
@@ -212,7 +213,7 @@ func (h *History) place(run raw.Run, f *Figure) string {
 
 // add adds a value to its trend. Several runs at one point are one value: the median of all their repetitions.
 func (h *History) add(index map[string]int, point int, run raw.Run, f Figure) {
-	of, ok := diff.Named(f.Name)
+	of, ok := comparison.Named(f.Name)
 	if !ok {
 		return // of another version of synclab
 	}

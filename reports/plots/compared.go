@@ -31,7 +31,7 @@ func comparedBars(s *sections.Summary, name, title, caption string, figures []st
 			one := side.Figure(figure)
 			stopped = stopped || one != nil && one.AtLeast
 		}
-		p, log := barPanel(f, s, c, comparison.FigureTextOf(figure))
+		p, log := barPanel(f, s, c, comparison.FigureOf(figure))
 		if p == nil {
 			continue
 		}
@@ -74,14 +74,14 @@ func comparedCost(s *sections.Summary) *figure.Figure {
 }
 
 // barPanel has one row for each side. It returns nil if fewer than two sides have the figure.
-func barPanel(f *figure.Figure, s *sections.Summary, c *comparison.CellComparison, text comparison.FigureText) (p *plot.Plot, logarithmic bool) {
+func barPanel(f *figure.Figure, s *sections.Summary, c *comparison.CellComparison, text comparison.Figure) (p *plot.Plot, logarithmic bool) {
 	low, high, most := math.Inf(1), 0.0, 0.0
 	have := 0
 	for _, side := range c.Sides {
 		if f := side.Figure(text.Name); f != nil && f.Value > 0 {
 			have++
 			low, high = min(low, f.Value), max(high, f.Value)
-			if k := side.Figure(comparison.KernelPart[text.Name]); k != nil && k.Value > 0 {
+			if k := side.Figure(comparison.FigureOf(text.Name).Kernel); k != nil && k.Value > 0 {
 				low = min(low, k.Value)
 			}
 			most = max(most, high)
@@ -122,7 +122,7 @@ func barPanel(f *figure.Figure, s *sections.Summary, c *comparison.CellCompariso
 		one := bar{row: row, color: s.Color(j), text: "–", value: p.X.Min}
 		if own := side.Figure(text.Name); own != nil && own.Value > 0 {
 			one.value, one.low, one.high, one.text, one.open = own.Value, own.Low, own.High, comparison.FigureValue(own, false), own.AtLeast
-			if k := side.Figure(comparison.KernelPart[text.Name]); k != nil && k.Value > 0 {
+			if k := side.Figure(comparison.FigureOf(text.Name).Kernel); k != nil && k.Value > 0 {
 				one.kernel = &k.Value
 			}
 		} else if len(side.Exceeded) > 0 {

@@ -35,7 +35,7 @@ func ratiosFigure(s *sections.Summary) *figure.Figure {
 	var names []plot.Tick
 	row := 0.0
 	for _, name := range ratioFigures {
-		if comparison.OfPackets(name) && c.Cell.InGuest() {
+		if comparison.FigureOf(name).Packet && c.Cell.InGuest() {
 			continue
 		}
 		first := row
@@ -52,11 +52,11 @@ func ratiosFigure(s *sections.Summary) *figure.Figure {
 				}
 			}
 			marks = append(marks, m)
-			f.Place(p, m.value, m.row, side.Series+", "+doc.LowerFirst(comparison.FigureTextOf(name).Text)+": "+doc.Exact(r.Ratio)+" of "+c.Nearest(side)+"'s ("+r.Words+")", s.Color(i))
+			f.Place(p, m.value, m.row, side.Series+", "+doc.LowerFirst(comparison.FigureOf(name).Text)+": "+doc.Exact(r.Ratio)+" of "+c.Nearest(side)+"'s ("+r.Words+")", s.Color(i))
 			row++
 		}
 		if row > first {
-			names = append(names, plot.Tick{Value: -(first + row - 1) / 2, Label: comparison.FigureTextOf(name).Text})
+			names = append(names, plot.Tick{Value: -(first + row - 1) / 2, Label: comparison.FigureOf(name).Text})
 			row += 0.7
 		}
 	}

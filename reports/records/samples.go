@@ -249,7 +249,7 @@ func (s *Series) Positions(cell Cell) []int {
 // Details are the groups of a cell in a stable order.
 func (c *Samples) Details() []detail {
 	return slices.SortedFunc(maps.Keys(c.Groups), func(a, b detail) int {
-		return cmp.Or(MetricOrder(a.Metric)-MetricOrder(b.Metric), strings.Compare(string(a.Metric), string(b.Metric)),
+		return cmp.Or(a.Metric.Order()-b.Metric.Order(), strings.Compare(string(a.Metric), string(b.Metric)),
 			strings.Compare(a.Kind, b.Kind), strings.Compare(b.Table, a.Table), strings.Compare(a.Family, b.Family),
 			strings.Compare(a.Method, b.Method), strings.Compare(a.Target, b.Target), PositionOrder(a.Position)-PositionOrder(b.Position),
 			strings.Compare(b.Protocol, a.Protocol), strings.Compare(a.Outcome, b.Outcome))

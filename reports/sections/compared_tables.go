@@ -59,30 +59,17 @@ func (s *Summary) cellTitle(cell records.Cell) string {
 	return title
 }
 
-// shortFigures are the figures that terminal and Markdown show; a terminal that is too narrow lacks those of
-// spareFigures. shortRatios are the ratios on a terminal.
+// ShortFigures are the figures that terminal and Markdown show. shortRatios are the ratios on a terminal.
 var (
 	ShortFigures = []string{comparison.FigureReaction, comparison.FigureCold, comparison.FigureNPL50, comparison.FigureNPL99, comparison.FigureFull, comparison.FigurePartial, comparison.FigureCPU, comparison.FigureRSS, comparison.FigureFirstPacket, comparison.FigureFirstSYN, comparison.FigureRules}
-	spareFigures = map[string]int{comparison.FigureRules: 2, comparison.FigureNPL50: 1}
 	shortRatios  = []string{comparison.FigureReaction, comparison.FigureCold, comparison.FigureNPL99, comparison.FigureFull, comparison.FigurePartial, comparison.FigureCPU}
 )
-
-// figureLegends explain the short names of figures.
-var figureLegends = map[string]string{
-	comparison.FigureReaction:    "react: reaction, from an isolated change until it is visible in the kernel",
-	comparison.FigureNPL50:       "npl: network programming latency",
-	comparison.FigureNPL99:       "npl: network programming latency",
-	comparison.FigureFull:        "*: self-reported",
-	comparison.FigurePartial:     "*: self-reported",
-	comparison.FigureFirstPacket: "packet: first packet to the last Service",
-	comparison.FigureFirstSYN:    "syn: first packet of TCP to the last Service",
-}
 
 // SidesTable has the figures of each side, and below each its ratio to the nearest baseline.
 func (s *Summary) SidesTable(c *comparison.CellComparison) *doc.Table {
 	t := &doc.Table{Intervals: true, Columns: []doc.Column{{Name: "Subject"}, {Name: "Baseline", On: doc.Markdown}}}
-	for _, text := range comparison.FigureTexts {
-		column := doc.Column{Name: text.Column(), Short: text.Short, Numeric: true, Title: text.Title, On: doc.Page, Legend: figureLegends[text.Name], Spare: spareFigures[text.Name]}
+	for _, text := range comparison.Compared {
+		column := doc.Column{Name: text.Column(), Short: text.Short, Numeric: true, Title: text.Title, On: doc.Page, Legend: text.Legend, Spare: text.Spare}
 		if slices.Contains(ShortFigures, text.Name) {
 			column.On = 0
 		}
@@ -99,7 +86,7 @@ func (s *Summary) SidesTable(c *comparison.CellComparison) *doc.Table {
 			subject.Sub = "baseline: " + baseline
 		}
 		cells := []doc.Cell{subject, doc.Text(baseline)}
-		for _, text := range comparison.FigureTexts {
+		for _, text := range comparison.Compared {
 			cell := FigureCell(side, text)
 			if r := c.Ratio(side.Series, baseline, text.Name); r != nil {
 				words := strings.TrimSuffix(r.Words+", "+r.IntervalText(), ", ")
@@ -111,13 +98,15 @@ func (s *Summary) SidesTable(c *comparison.CellComparison) *doc.Table {
 		t.Add(cells...)
 	}
 	t.Note = s.MediansText() + " The colour of a cell grows with its ratio to the baseline: from 1.1×, 1.5× and 5×."
+	var notes []string
 	for _, noise := range c.Noise {
 		if noise.A == "" {
-			t.Note += " " + doc.Sentence(filePagesText, 100*noise.Share)
+			notes = append(notes, doc.Sentence(filePagesText, 100*noise.Share))
 			continue
 		}
-		t.Note += " " + doc.Sentence(noiseText, noiseWords{doc.LowerFirst(comparison.FigureTextOf(noise.Metric).Text), noise.A, noise.B, 100 * noise.Share})
+		notes = append(notes, doc.Sentence(noiseText, noiseWords{doc.LowerFirst(comparison.FigureOf(noise.Metric).Text), noise.A, noise.B, 100 * noise.Share}))
 	}
+	t.Note = strings.Join(append([]string{t.Note}, records.Distinct(notes)...), " ")
 	return t
 }
 
@@ -147,7 +136,7 @@ type noiseWords struct {
 	Percent      float64
 }
 
-func FigureCell(side comparison.Side, text comparison.FigureText) doc.Cell {
+func FigureCell(side comparison.Side, text comparison.Figure) doc.Cell {
 	f := side.Figure(text.Name)
 	if f == nil {
 		if side.NotReached(text.Name) {
@@ -171,7 +160,7 @@ func FigureCell(side comparison.Side, text comparison.FigureText) doc.Cell {
 func (s *Summary) shortRatiosTable(c *comparison.CellComparison) *doc.Table {
 	t := &doc.Table{Columns: []doc.Column{{Name: "ratio"}}}
 	for _, name := range shortRatios {
-		t.Columns = append(t.Columns, doc.Column{Name: comparison.FigureTextOf(name).Short, Numeric: true})
+		t.Columns = append(t.Columns, doc.Column{Name: comparison.FigureOf(name).Short, Numeric: true})
 	}
 	baseline := ""
 	for _, pair := range c.Pairs() {

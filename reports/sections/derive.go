@@ -46,6 +46,21 @@ func keyFigures(c *records.Collection) []KeyFigures {
 	return out
 }
 
+// largestFigures returns, for each series, the line of its largest cell (the first of several settings).
+func largestFigures(all []KeyFigures) []KeyFigures {
+	var out []KeyFigures
+	for _, k := range all {
+		i := slices.IndexFunc(out, func(o KeyFigures) bool { return o.Series == k.Series })
+		switch {
+		case i < 0:
+			out = append(out, k)
+		case k.Cell.Services > out[i].Cell.Services:
+			out[i] = k
+		}
+	}
+	return out
+}
+
 func described(values estimate.Sample) *estimate.Distribution {
 	if len(values) == 0 {
 		return nil
@@ -221,6 +236,30 @@ func PhasesOf(samples *records.Samples, total raw.Metric) (Phases, bool) {
 		p.Rest += own.rest / own.whole / float64(len(sums))
 	}
 	return p, p.N > 0
+}
+
+// The kernel measures exactly how long a process ran. It divides user from system time by ticks, of 4 ms at 250 Hz.
+// With few ticks the division is a guess, and with a single tick all time is of one kind.
+const (
+	ClockTick   = 0.004 // s
+	EnoughTicks = 5
+)
+
+// SplitKnown reports whether the user and system time of the tools are separately meaningful.
+func (p Phases) SplitKnown() bool {
+	return p.Tool == "" || p.ToolUser+p.ToolSys >= EnoughTicks*ClockTick
+}
+
+// ToolOf returns the tool that a subject writes rules with; empty if it uses netlink.
+func ToolOf(series string) string {
+	kubeProxy := strings.Contains(series, "kube-proxy")
+	switch {
+	case strings.Contains(series, "nftables") && kubeProxy:
+		return "nft"
+	case strings.Contains(series, "nftables"):
+		return ""
+	}
+	return "iptables-restore"
 }
 
 // growths fits the growth of sync and restore durations with size, in each repetition.

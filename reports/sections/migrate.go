@@ -55,7 +55,7 @@ func AllMoves(c *records.Collection) (all []Move) {
 	for _, cell := range c.Cells {
 		for _, s := range c.Series {
 			// The subject that a run moves to has only records of its process.
-			if samples := s.Cells[cell.ID()]; samples != nil && slices.ContainsFunc(samples.Records, func(r records.Record) bool { return r.Metric.OfJourney() }) {
+			if samples := s.Cells[cell.ID()]; samples != nil && slices.ContainsFunc(samples.Records, func(r records.Record) bool { return r.Metric.Row().Journey }) {
 				for _, m := range Moves(samples, s.Subject) {
 					m.Cell = cell
 					all = append(all, m)

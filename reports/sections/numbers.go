@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"synclab/bench/raw"
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
 	"synclab/reports/records"
@@ -109,14 +110,14 @@ func IntervalText(fit estimate.Fit, format func(float64) string) string {
 // rowTables are the full tables, one for each section.
 func (s *Summary) rowTables() []*doc.Table {
 	var out []*doc.Table
-	for _, group := range []string{records.GroupSyncs, records.GroupChanges, records.GroupPackets, records.GroupFlows, records.GroupFaults, records.GroupSizes} {
+	for _, group := range raw.Groups {
 		t := &doc.Table{Title: group, Columns: []doc.Column{{Name: "Metric"}, {Name: "Subject"}, {Name: "Services", Numeric: true},
 			endpointsColumn(), {Name: "Scenario"}, {Name: "Settings"}, {Name: "n", Numeric: true, Title: "values"}, {Name: "Repetitions", Numeric: true},
 			{Name: "Median", Numeric: true}, {Name: "95 % confidence", Numeric: true}, {Name: "p90", Numeric: true}, {Name: "p99", Numeric: true},
 			{Name: "Min", Numeric: true}, {Name: "Max", Numeric: true}}}
 		few := false
 		for _, r := range s.Rows {
-			if records.TextOf(r.Metric).Group == group {
+			if r.Metric.Row().Group == group {
 				t.Rows = append(t.Rows, s.rowCells(r))
 				few = few || r.FewForP99
 			}

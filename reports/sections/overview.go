@@ -48,12 +48,12 @@ func (s *Summary) overviewSection() doc.Section {
 func (s *Summary) overviewTable() *doc.Table {
 	t := &doc.Table{Intervals: true, Columns: []doc.Column{{Name: "Subject"}, {Name: "Services", Numeric: true}, {Name: "Endpoints", Numeric: true, Title: "mean, per Service", Differs: true}, {Name: "Settings"}}}
 	for _, sync := range []string{comparison.FigureFull, comparison.FigurePartial} {
-		t.Columns = append(t.Columns, doc.Column{Name: comparison.FigureTextOf(sync).Text, Numeric: true, Title: comparison.FigureTextOf(sync).Title},
-			doc.Column{Name: "of which kernel", Numeric: true, Title: comparison.FigureTextOf(comparison.KernelPart[sync]).Title},
+		t.Columns = append(t.Columns, doc.Column{Name: comparison.FigureOf(sync).Text, Numeric: true, Title: comparison.FigureOf(sync).Title},
+			doc.Column{Name: "of which kernel", Numeric: true, Title: comparison.FigureOf(comparison.FigureOf(sync).Kernel).Title},
 			doc.Column{Name: "× kernel floor", Numeric: true, Title: "the sync divided by the kernel floor: the least kernel time of any subject on the same kernel interface in this cell"})
 	}
 	for _, name := range []string{comparison.FigureRSS, comparison.FigureTotalRSS} {
-		t.Columns = append(t.Columns, doc.Column{Name: comparison.FigureTextOf(name).Text, Numeric: true, Title: comparison.FigureTextOf(name).Title})
+		t.Columns = append(t.Columns, doc.Column{Name: comparison.FigureOf(name).Text, Numeric: true, Title: comparison.FigureOf(name).Title})
 	}
 	for _, c := range s.everyCell() {
 		place := []doc.Cell{doc.Int(c.Cell.Services), endpointsCell(c.Cell), settingsCell(c.Cell)}
@@ -76,7 +76,7 @@ func overviewCells(c comparison.CellComparison, side comparison.Side) []doc.Cell
 	var cells []doc.Cell
 	baseline := c.Nearest(side)
 	ratio := func(name string) doc.Cell {
-		cell := FigureCell(side, comparison.FigureTextOf(name))
+		cell := FigureCell(side, comparison.FigureOf(name))
 		if r := c.Ratio(side.Series, baseline, name); r != nil {
 			cell.Sub = strings.TrimSuffix(r.Words+", "+r.IntervalText(), ", ")
 			cell.Title += ", ratio to " + baseline + ": " + doc.Exact(r.Ratio)
@@ -87,8 +87,8 @@ func overviewCells(c comparison.CellComparison, side comparison.Side) []doc.Cell
 		return cell
 	}
 	for _, sync := range []string{comparison.FigureFull, comparison.FigurePartial} {
-		kernel := FigureCell(side, comparison.FigureTextOf(comparison.KernelPart[sync]))
-		whole, part := side.Figure(sync), side.Figure(comparison.KernelPart[sync])
+		kernel := FigureCell(side, comparison.FigureOf(comparison.FigureOf(sync).Kernel))
+		whole, part := side.Figure(sync), side.Figure(comparison.FigureOf(sync).Kernel)
 		if whole != nil && part != nil && whole.Value > 0 && part.Value > 0 && !whole.AtLeast {
 			kernel.Sub = doc.Format(part.Value/whole.Value, "ratio")
 		}
@@ -131,7 +131,7 @@ func (s *Summary) floorTable() *doc.Table {
 		for _, side := range c.Sides {
 			cells := []doc.Cell{s.SeriesCell(side.Series)}
 			for _, sync := range []string{comparison.FigureFull, comparison.FigurePartial} {
-				cells = append(cells, doc.Text(comparison.FigureValue(side.Figure(sync), false)), doc.Text(comparison.FigureValue(side.Figure(comparison.KernelPart[sync]), false)), doc.Text(c.TimesFloor(side, sync)))
+				cells = append(cells, doc.Text(comparison.FigureValue(side.Figure(sync), false)), doc.Text(comparison.FigureValue(side.Figure(comparison.FigureOf(sync).Kernel), false)), doc.Text(c.TimesFloor(side, sync)))
 			}
 			t.Add(cells...)
 		}

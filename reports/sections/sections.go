@@ -15,7 +15,7 @@ import (
 // sections make the parts of a report from a summary, in the order in which every output shows them. A part without
 // content has no blocks. A new part is one function in one file, and one line here.
 var sections = []func(*Summary) doc.Section{
-	(*Summary).resultSection,
+	(*Summary).warningSection,
 	(*Summary).moveSection,
 	(*Summary).comparedSection,
 	(*Summary).KeySection,
@@ -49,10 +49,9 @@ func (s *Summary) Sections() []doc.Section {
 	return out
 }
 
-// resultSection has the result in sentences, the warnings, and the differences between several runs.
-func (s *Summary) resultSection() doc.Section {
-	out := doc.Section{ID: doc.Caveats, Title: "In more words", Short: "Words"}
-	out.Add(doc.Block{On: doc.Page, Folded: true, Heading: "The result in sentences", List: s.Sentences}, doc.Block{On: doc.Markdown, List: s.Sentences})
+// warningSection has the warnings, and the differences between several runs.
+func (s *Summary) warningSection() doc.Section {
+	out := doc.Section{ID: doc.Caveats, Title: "Caveats", Short: "Caveats"}
 	if len(s.Warnings) > 0 {
 		incomplete := slices.ContainsFunc(s.Runs, func(run records.RunHead) bool { return run.Status != raw.StatusComplete })
 		out.Add(doc.Block{On: doc.Page, Warn: true, Folded: !incomplete, Heading: doc.Plural(len(s.Warnings), "caveat"), List: s.Warnings})

@@ -20,8 +20,6 @@ type Summary struct {
 	Title string `json:"title"`
 	// Verdict states the result in a few lines; package front makes it.
 	Verdict []doc.Line `json:"verdict,omitempty"`
-	// Sentences state the result in words.
-	Sentences []string `json:"summary"`
 	// Method describes how the numbers were measured.
 	Method     []string          `json:"method,omitempty"`
 	Runs       []records.RunHead `json:"runs"`
@@ -75,7 +73,7 @@ type Row struct {
 
 // Label names the row's metric and everything that distinguishes its group.
 func (r Row) Label() string {
-	words := []string{records.TextOf(r.Metric).Text}
+	words := []string{r.Metric.Row().Text}
 	if r.Position != nil && (r.Target == "" || *r.Position == 0) {
 		words = append(words, records.PositionText(*r.Position))
 	}
@@ -143,7 +141,7 @@ func (g Growth) Label() string {
 	if g.Kind != "" {
 		return "restore of a " + g.Kind + " sync"
 	}
-	return records.TextOf(g.Metric).Text
+	return g.Metric.Row().Text
 }
 
 // Badges at exponents.
@@ -211,7 +209,6 @@ func Summarize(runs []*records.Run, slos SLOs) *Summary {
 		s.Warnings = append(s.Warnings, w.text)
 	}
 	s.Method = s.method()
-	s.Sentences = sentences(s)
 	return s
 }
 
@@ -234,13 +231,13 @@ func rows(c *records.Collection) []Row {
 				out = append(out, row)
 			}
 			if busy := BusyShares(samples); len(busy) > 0 {
-				out = append(out, Row{Series: s.Name, Cell: cell, Metric: records.SyncBusy, Unit: "ratio",
+				out = append(out, Row{Series: s.Name, Cell: cell, Metric: raw.SyncBusy, Unit: "ratio",
 					Distribution: estimate.Describe(busy)})
 			}
 		}
 	}
 	slices.SortStableFunc(out, func(a, b Row) int {
-		return cmp.Or(records.MetricOrder(a.Metric)-records.MetricOrder(b.Metric), strings.Compare(string(a.Metric), string(b.Metric)),
+		return cmp.Or(a.Metric.Order()-b.Metric.Order(), strings.Compare(string(a.Metric), string(b.Metric)),
 			strings.Compare(a.Kind, b.Kind), strings.Compare(b.Table, a.Table), strings.Compare(a.Family, b.Family),
 			a.Cell.ID().Compare(b.Cell.ID()), strings.Compare(a.Series, b.Series), strings.Compare(a.Method, b.Method), strings.Compare(a.Target, b.Target),
 			rowPosition(a)-rowPosition(b), strings.Compare(b.Protocol, a.Protocol), strings.Compare(a.Outcome, b.Outcome))

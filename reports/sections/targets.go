@@ -67,7 +67,7 @@ func targetResults(c *records.Collection, s *Summary) []TargetResult {
 				continue
 			}
 			seen[key] = true
-			r := TargetResult{Scenario: l.Info.Scenario.Name, Target: target, Verdict: VerdictNotMeasured, Unit: comparison.FigureTextOf(target.Figure).Unit}
+			r := TargetResult{Scenario: l.Info.Scenario.Name, Target: target, Verdict: VerdictNotMeasured, Unit: comparison.FigureOf(target.Figure).Unit}
 			switch {
 			case target.Exponent != 0:
 				r.judgeExponent(c)
@@ -168,8 +168,7 @@ func figureValues(c *records.Samples, name string) estimate.Sample {
 	if c == nil {
 		return nil
 	}
-	text := comparison.FigureTextOf(name)
-	f := text.Figure(text.Values(c, comparison.SameSource{}), comparison.ExceededOf(c))
+	f := comparison.FigureOf(name).Of(c, comparison.SameSource{}, comparison.ExceededOf(c))
 	if f == nil || f.Stopped {
 		return nil
 	}
@@ -275,7 +274,7 @@ func (s *Summary) targetsSection() doc.Section {
 		{Name: "Result", Legend: "n^x: grows with this power of the number of Services", Numeric: true, Title: "with the 95 % confidence interval, if there are enough repetitions"},
 		{Name: "Verdict"}}}
 	for _, r := range s.Targets {
-		t.Add(s.subjectCell(r.Subject), doc.Cell{Text: comparison.FigureTextOf(r.Figure).Text, Terminal: doc.LowerFirst(comparison.FigureTextOf(r.Figure).Text)}, doc.Int(r.Services), doc.Text(r.Beside),
+		t.Add(s.subjectCell(r.Subject), doc.Cell{Text: comparison.FigureOf(r.Figure).Text, Terminal: doc.LowerFirst(comparison.FigureOf(r.Figure).Text)}, doc.Int(r.Services), doc.Text(r.Beside),
 			measuredCell(r.valueText(r.Other), r.OtherRepetitions), measuredCell(r.valueText(r.Own), r.OwnRepetitions),
 			doc.Cell{Text: r.Wanted(), Narrow: strings.Replace(r.Wanted(), " at most", "", 1)}, doc.Cell{Text: r.ReachedText(true), Narrow: r.ReachedText(false)},
 			doc.Cell{Text: r.Verdict, Faint: r.Verdict == VerdictNotMeasured})
