@@ -229,13 +229,13 @@ func compareBench(t *testing.T, path string, s sections.Summary) {
 		}
 	}
 	compared := 0
-	for _, k := range s.KeyFigures {
-		for name, d := range map[string]*estimate.Distribution{"FullSync": k.FullSync, "PartialSync": k.PartialSync, "NetworkProgrammingLatency": k.Programming} {
+	for _, k := range s.Figures {
+		for name, f := range map[string]*estimate.Estimate{"FullSync": k.Figure(comparison.FigureFull), "PartialSync": k.Figure(comparison.FigurePartial), "NetworkProgrammingLatency": k.Figure(comparison.FigureNPL50)} {
 			key := name + "/scenario=size-sweep/subject=" + strings.ReplaceAll(k.Series, "/", "-") +
 				"/services=" + strconv.Itoa(k.Cell.Services) + "/endpoints=10"
 			all := values[key]
-			if len(all) != d.Repetitions || math.Abs(estimate.Median(all)-d.Median) > 1e-9 || d.Median < d.Min || d.Median > d.Max {
-				t.Errorf("%s: %d lines, %v; summary %+v", key, len(all), all, d)
+			if len(all) != f.Repetitions() || math.Abs(estimate.Median(all)-f.Value) > 1e-9 {
+				t.Errorf("%s: %d lines, %v; summary %+v", key, len(all), all, f)
 			}
 			compared++
 		}

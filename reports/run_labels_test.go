@@ -58,7 +58,7 @@ func TestRunsOfMachines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := []string{s.KeyFigures[0].Series, s.KeyFigures[1].Series}; !slices.Equal(got, []string{synthetic.Legacy.Name + " · Linux 6.18.0", synthetic.Legacy.Name + " · Linux 6.1.0"}) {
+	if got := []string{s.Figures[0].Series, s.Figures[1].Series}; !slices.Equal(got, []string{synthetic.Legacy.Name + " · Linux 6.18.0", synthetic.Legacy.Name + " · Linux 6.1.0"}) {
 		t.Errorf("series %q", got)
 	}
 	if !hasWarning(s, "run Linux 6.1.0 differs from Linux 6.18.0 in kernel and CPUs: compare with care") {

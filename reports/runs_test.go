@@ -53,8 +53,8 @@ func TestRunsOfOneCell(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(s.KeyFigures) != 2 || s.KeyFigures[0].Series != synthetic.Legacy.Name+" · before" || s.KeyFigures[1].Series != synthetic.Legacy.Name+" · after" {
-		t.Errorf("series %+v", s.KeyFigures)
+	if len(s.Figures) != 2 || s.Figures[0].Series != synthetic.Legacy.Name+" · before" || s.Figures[1].Series != synthetic.Legacy.Name+" · after" {
+		t.Errorf("series %+v", s.Figures)
 	}
 	if len(s.Comparisons) != 1 {
 		t.Fatalf("comparisons %+v", s.Comparisons)
@@ -122,8 +122,8 @@ func TestTornLastLine(t *testing.T) {
 	if !hasWarning(s, "is incomplete and was skipped") || !hasWarning(s, "interrupted") {
 		t.Errorf("warnings %q", s.Warnings)
 	}
-	if s.KeyFigures[0].FullSync.N != 2 {
-		t.Errorf("full syncs %+v", s.KeyFigures[0].FullSync)
+	if s.Figures[0].Figure(comparison.FigureFull).N != 2 {
+		t.Errorf("full syncs %+v", s.Figures[0].Figure(comparison.FigureFull))
 	}
 
 	broken := append([]byte("{\"at\":\n"), whole...)
@@ -139,9 +139,9 @@ func TestTornLastLine(t *testing.T) {
 func TestFailedSyncs(t *testing.T) {
 	y := synthetic.Run{ID: "failing", Scenario: "steady-churn", Subjects: []synthetic.Subject{synthetic.Legacy}, Sizes: []int{500}, Reps: 2, Churn: 40, Failed: 2}
 	s := buildOf(t, y, t.TempDir(), Options{NoPNG: true})
-	k := s.KeyFigures[0]
-	if k.SyncsFailed != 4 || k.PartialSync.Max >= 9 || !hasWarning(s, "4 syncs failed") {
-		t.Errorf("failed %d, longest partial %v, %q", k.SyncsFailed, k.PartialSync.Max, s.Warnings)
+	partial := slices.IndexFunc(s.Rows, func(r sections.Row) bool { return r.Metric == raw.PartialSync })
+	if s.Rows[partial].Max >= 9 || !hasWarning(s, "4 syncs failed") {
+		t.Errorf("longest partial %v, %q", s.Rows[partial].Max, s.Warnings)
 	}
 }
 

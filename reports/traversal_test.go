@@ -196,17 +196,17 @@ func TestCostText(t *testing.T) {
 // The legend of the key figures explains only columns that exist.
 func TestLegendOfKeyFigures(t *testing.T) {
 	for _, test := range []struct {
-		figures sections.KeyFigures
+		figures []estimate.Estimate
 		want    []bool // npl, first packet
 	}{
-		{sections.KeyFigures{FullSync: &estimate.Distribution{Median: 1}}, []bool{false, false}},
-		{sections.KeyFigures{FullSync: &estimate.Distribution{Median: 1}, Programming: &estimate.Distribution{Median: 1, P99: 2}}, []bool{true, false}},
-		{sections.KeyFigures{FullSync: &estimate.Distribution{Median: 1}, FirstPacketLast: &estimate.Distribution{Median: 1e-6}}, []bool{false, true}},
+		{[]estimate.Estimate{{Name: comparison.FigureFull, Value: 1, Unit: "s"}}, []bool{false, false}},
+		{[]estimate.Estimate{{Name: comparison.FigureFull, Value: 1, Unit: "s"}, {Name: comparison.FigureNPL99, Value: 2, Unit: "s"}}, []bool{true, false}},
+		{[]estimate.Estimate{{Name: comparison.FigureFull, Value: 1, Unit: "s"}, {Name: comparison.FigureFirstPacket, Value: 1e-6, Unit: "s"}}, []bool{false, true}},
 	} {
-		test.figures.Series = "synclab/nftables"
-		s := &sections.Summary{KeyFigures: []sections.KeyFigures{test.figures}, Collected: &records.Collection{}}
+		side := comparison.Side{Series: "synclab/nftables", Figures: test.figures}
+		s := &sections.Summary{Figures: []sections.Measured{{Side: side}}, Collected: &records.Collection{}}
 		terminal := terminalOf(t, s.KeySection())
-		for i, text := range []string{"npl:", "1st packet:"} {
+		for i, text := range []string{"npl:", "packet:"} {
 			if strings.Contains(terminal, text) != test.want[i] {
 				t.Errorf("%q: want %v in\n%s", text, test.want[i], terminal)
 			}

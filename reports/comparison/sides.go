@@ -75,6 +75,16 @@ func (s Side) NotReached(name string) bool {
 	return FigureOf(name).Ends && s.Figure(name) == nil && len(s.Exceeded) > 0 && len(s.Exceeded) == s.Repetitions
 }
 
+// StoppedAt is the maximum that the subject had used when it was stopped before a figure was complete, in the figure's unit.
+func (s Side) StoppedAt(figure string) (used float64, ok bool) {
+	for _, e := range s.Exceeded {
+		if e.Figure == figure {
+			used, ok = max(used, e.Used), true
+		}
+	}
+	return used, ok
+}
+
 // SourceOf is the common source of several samples of one cell. It ignores nil samples.
 func SourceOf(all []*records.Samples) SameSource {
 	source := SameSource{fullRestores: true, KernelRules: true}

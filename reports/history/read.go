@@ -125,23 +125,9 @@ func readSummary(path string, text []byte) ([]Entry, error) {
 	e := Entry{Run: raw.Run{ID: head.Dir, Started: head.Started, Finished: head.Finished, Status: head.Status, Command: head.Command, Subjects: head.Subjects, Reps: head.Reps,
 		Seed: head.Seed, Feed: head.Feed, Observed: head.Observed, Versions: head.Versions, Machine: head.Machine, Kernels: head.Kernels}}
 	e.Run.Scenario.Name = head.Scenario
-	for _, c := range s.Comparisons {
-		for _, side := range c.Sides {
-			for _, f := range side.Figures {
-				e.Figures = append(e.Figures, Figure{Subject: side.Subject, Cell: c.Cell, Estimate: f})
-			}
-		}
-	}
-	for _, k := range s.KeyFigures {
-		for _, f := range []struct {
-			name string
-			of   *estimate.Distribution
-		}{{comparison.FigureReaction, k.Reaction}, {comparison.FigureCold, k.ColdStart}, {comparison.FigureFull, k.FullSync}, {comparison.FigurePartial, k.PartialSync},
-			{comparison.FigureNPL50, k.Programming}, {comparison.FigureFirstPacket, k.FirstPacketLast}, {comparison.FigureFirstSYN, k.FirstSYNLast}} {
-			if f.of != nil {
-				e.Figures = append(e.Figures, Figure{Subject: k.Series, Cell: k.Cell, Estimate: estimate.Estimate{Name: f.name, Unit: "s", Value: f.of.Median, Low: f.of.Low, High: f.of.High,
-					RangeLow: f.of.RangeLow, RangeHigh: f.of.RangeHigh, N: f.of.N}})
-			}
+	for _, m := range s.Figures {
+		for _, f := range m.Figures {
+			e.Figures = append(e.Figures, Figure{Subject: m.Subject, Cell: m.Cell, Estimate: f})
 		}
 	}
 	return []Entry{e}, nil

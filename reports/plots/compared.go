@@ -291,7 +291,7 @@ func growthOf(s *sections.Summary, p *plot.Plot, line records.SweepLine, i int, 
 			points = append(points, figure.SizePoint{X: float64(cell.Services), Distribution: estimate.Describe(values)})
 			continue
 		}
-		for _, k := range s.KeyFigures {
+		for _, k := range s.Figures {
 			if k.Series != one.Name || k.Cell.ID() != cell.ID() {
 				continue
 			}
@@ -326,7 +326,7 @@ func growthOf(s *sections.Summary, p *plot.Plot, line records.SweepLine, i int, 
 // stoppedIn lists the series without a value of a metric in a cell because they were stopped.
 func stoppedIn(s *sections.Summary, cell records.Cell, metric raw.Metric) []string {
 	var out []string
-	for _, k := range s.KeyFigures {
+	for _, k := range s.Figures {
 		if k.Cell.ID() != cell.ID() || len(k.Exceeded) == 0 {
 			continue
 		}

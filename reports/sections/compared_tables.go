@@ -67,17 +67,7 @@ var (
 
 // SidesTable has the figures of each side, and below each its ratio to the nearest baseline.
 func (s *Summary) SidesTable(c *comparison.CellComparison) *doc.Table {
-	t := &doc.Table{Intervals: true, Columns: []doc.Column{{Name: "Subject"}, {Name: "Baseline", On: doc.Markdown}}}
-	for _, text := range comparison.Compared {
-		column := doc.Column{Name: text.Column(), Short: text.Short, Numeric: true, Title: text.Title, On: doc.Page, Legend: text.Legend, Spare: text.Spare}
-		if slices.Contains(ShortFigures, text.Name) {
-			column.On = 0
-		}
-		if text.Name == comparison.FigureRSS {
-			column.Title = s.rssOf()
-		}
-		t.Columns = append(t.Columns, column)
-	}
+	t := &doc.Table{Intervals: true, Columns: append([]doc.Column{{Name: "Subject"}, {Name: "Baseline", On: doc.Markdown}}, s.figureColumns()...)}
 	for _, side := range c.Sides {
 		baseline := c.Nearest(side)
 		subject := s.MarkedCell(side.Series)
@@ -108,6 +98,21 @@ func (s *Summary) SidesTable(c *comparison.CellComparison) *doc.Table {
 	}
 	t.Note = strings.Join(append([]string{t.Note}, records.Distinct(notes)...), " ")
 	return t
+}
+
+// figureColumns are the columns of the figures of a side.
+func (s *Summary) figureColumns() (out []doc.Column) {
+	for _, text := range comparison.Compared {
+		column := doc.Column{Name: text.Column(), Short: text.Short, Numeric: true, Title: text.Title, On: doc.Page, Legend: text.Legend, Spare: text.Spare}
+		if slices.Contains(ShortFigures, text.Name) {
+			column.On = 0
+		}
+		if text.Name == comparison.FigureRSS {
+			column.Title = s.rssOf()
+		}
+		out = append(out, column)
+	}
+	return out
 }
 
 // heat returns the colour of a ratio: it grows from 1.1×, 1.5× and 5×, where a difference is shown.

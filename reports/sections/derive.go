@@ -11,46 +11,11 @@ import (
 	"synclab/reports/records"
 )
 
-// keyFigures returns one line for each series and cell.
-func keyFigures(c *records.Collection) []KeyFigures {
-	var out []KeyFigures
-	for _, cell := range c.Cells {
-		for _, s := range c.Series {
-			samples := s.Cells[cell.ID()]
-			if samples == nil {
-				continue
-			}
-			k := KeyFigures{Series: s.Name, Cell: cell, Exceeded: comparison.ExceededOf(samples),
-				Reaction:    described(s.Of(cell, raw.Reaction)),
-				ColdStart:   described(s.Of(cell, raw.ColdStart)),
-				FullSync:    described(s.Of(cell, raw.FullSync)),
-				PartialSync: described(s.Of(cell, raw.PartialSync)),
-				Programming: described(s.Of(cell, raw.NetworkProgrammingLatency)),
-				SyncBusy:    medianOf(BusyShares(samples)),
-				SyncsFailed: int(comparison.Sum(s.Of(cell, raw.SyncFailed).Pooled())),
-				Rules:       rulesTotal(samples),
-			}
-			k.PeakRSS = medianOf(comparison.LargestOf(raw.PeakRSS)(samples, comparison.SameSource{}))
-			at := func(method string, position int) *estimate.Distribution {
-				return described(samples.Packets(raw.FirstPacket, method, position))
-			}
-			if p := samples.Positions(""); len(p) > 0 {
-				k.FirstPacketFirst, k.FirstPacketLast, k.FirstPacketMiss = at("", p[0]), at("", p[len(p)-1]), at("", -1)
-			}
-			if p := samples.Positions(raw.MethodConnect); len(p) > 0 {
-				k.FirstSYNLast = at(raw.MethodConnect, p[len(p)-1])
-			}
-			out = append(out, k)
-		}
-	}
-	return out
-}
-
 // largestFigures returns, for each series, the line of its largest cell (the first of several settings).
-func largestFigures(all []KeyFigures) []KeyFigures {
-	var out []KeyFigures
+func largestFigures(all []Measured) []Measured {
+	var out []Measured
 	for _, k := range all {
-		i := slices.IndexFunc(out, func(o KeyFigures) bool { return o.Series == k.Series })
+		i := slices.IndexFunc(out, func(o Measured) bool { return o.Series == k.Series })
 		switch {
 		case i < 0:
 			out = append(out, k)
@@ -75,19 +40,6 @@ func medianOf(values estimate.Sample) *float64 {
 	}
 	m := values.Median()
 	return &m
-}
-
-// rulesTotal adds up the medians of all tables and families.
-func rulesTotal(samples *records.Samples) *float64 {
-	rules := func(table string) bool { return !records.IsElements(table) }
-	total, ok := samples.CountTotal(raw.Rules, rules)
-	if !ok {
-		total, ok = samples.CountTotal(raw.RulesKernel, rules)
-	}
-	if !ok {
-		return nil
-	}
-	return &total
 }
 
 // BusyShares returns one value for each repetition with churn: sync time divided by the time from the first change's

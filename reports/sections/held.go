@@ -92,7 +92,7 @@ func capacities(c *records.Collection, s *Summary, slos SLOs) []Capacity {
 // SingleSizes judges each series at its largest size, for runs without a sweep.
 func (s *Summary) SingleSizes() []Capacity {
 	var out []Capacity
-	for _, k := range largestFigures(s.KeyFigures) {
+	for _, k := range largestFigures(s.Figures) {
 		line := records.SweepLine{Scenario: k.Cell.Scenario, Settings: k.Cell.Settings(), Cells: []records.Cell{k.Cell}}
 		out = append(out, s.judged(line, k.Series, s.SLOs)...)
 	}
@@ -122,7 +122,7 @@ func (s *Summary) clauseValues(line records.SweepLine, series, clause string) []
 			worst[cell.Services] = MeasuredSize{cell.Services, value, low, high, m.Stopped}
 		}
 	}
-	stop := func(k KeyFigures, figures ...string) {
+	stop := func(k Measured, figures ...string) {
 		for _, figure := range figures {
 			if used, ok := k.StoppedAt(figure); ok {
 				note(k.Cell, used, nil, nil)
@@ -135,27 +135,28 @@ func (s *Summary) clauseValues(line records.SweepLine, series, clause string) []
 	inLine := func(cell records.Cell) bool {
 		return slices.ContainsFunc(line.Cells, func(c records.Cell) bool { return c.ID() == cell.ID() })
 	}
-	for _, k := range s.KeyFigures {
+	for _, k := range s.Figures {
 		if k.Series != series || !inLine(k.Cell) {
 			continue
 		}
-		if clause == ClauseFull && k.FullSync != nil {
-			note(k.Cell, k.FullSync.Median, k.FullSync.Low, k.FullSync.High)
+		full, changes := s.distribution(k, comparison.FigureFull), s.distribution(k, comparison.FigureNPL99)
+		if clause == ClauseFull && full != nil {
+			note(k.Cell, full.Median, full.Low, full.High)
 		}
-		if clause == ClauseNPL && k.Programming != nil {
-			note(k.Cell, k.Programming.P99, k.Programming.P99Low, k.Programming.P99High)
+		if clause == ClauseNPL && changes != nil {
+			note(k.Cell, changes.P99, changes.P99Low, changes.P99High)
 		}
-		packet := k.FirstPacketLast
+		packet := comparison.FigureFirstPacket
 		if s.onlyTCP(series) {
-			packet = k.FirstSYNLast
+			packet = comparison.FigureFirstSYN
 		}
-		if d := packet; clause == ClausePacket && d != nil {
+		if d := s.distribution(k, packet); clause == ClausePacket && d != nil {
 			note(k.Cell, d.P99, d.P99Low, d.P99High)
 		}
 		switch {
-		case clause == ClauseFull && k.FullSync == nil:
+		case clause == ClauseFull && full == nil:
 			stop(k, comparison.FigureFull, comparison.FigureCold) // the full sync is the larger part of an unfinished cold start
-		case clause == ClauseNPL && k.Programming == nil:
+		case clause == ClauseNPL && changes == nil:
 			stop(k, comparison.FigureFull, comparison.FigureCold, comparison.FigureNPL99)
 		case clause == ClauseNPL:
 			stop(k, comparison.FigureNPL99)
@@ -167,6 +168,12 @@ func (s *Summary) clauseValues(line records.SweepLine, series, clause string) []
 	}
 	slices.SortFunc(out, func(a, b MeasuredSize) int { return a.Services - b.Services })
 	return out
+}
+
+// distribution describes the values of a figure; nil: there are none.
+func (s *Summary) distribution(m Measured, figure string) *estimate.Distribution {
+	_, one := s.SeriesNamed(m.Series)
+	return described(comparison.FigureOf(figure).Values(one.Cells[m.Cell.ID()], comparison.SameSource{}))
 }
 
 // Judge goes up the sizes until one violates the limit. A larger size that meets the limit again does not count.
@@ -290,5 +297,5 @@ func (c Capacity) sloText() string {
 
 // onlyTCP reports whether the first packets of a series are all of TCP: a bound for several sizes is judged by one protocol.
 func (s *Summary) onlyTCP(series string) bool {
-	return !slices.ContainsFunc(s.KeyFigures, func(k KeyFigures) bool { return k.Series == series && k.FirstPacketLast != nil })
+	return !slices.ContainsFunc(s.Figures, func(k Measured) bool { return k.Series == series && k.Figure(comparison.FigureFirstPacket) != nil })
 }

@@ -21,13 +21,13 @@ type Summary struct {
 	// Verdict states the result in a few lines; package front makes it.
 	Verdict []doc.Line `json:"verdict,omitempty"`
 	// Method describes how the numbers were measured.
-	Method     []string          `json:"method,omitempty"`
-	Runs       []records.RunHead `json:"runs"`
-	Warnings   []string          `json:"warnings,omitempty"`
-	KeyFigures []KeyFigures      `json:"key_figures"`
-	Phases     []Phases          `json:"phases,omitempty"`
-	Growth     []Growth          `json:"growth,omitempty"`
-	Traversal  []Traversal       `json:"traversal,omitempty"`
+	Method    []string          `json:"method,omitempty"`
+	Runs      []records.RunHead `json:"runs"`
+	Warnings  []string          `json:"warnings,omitempty"`
+	Figures   []Measured        `json:"figures"`
+	Phases    []Phases          `json:"phases,omitempty"`
+	Growth    []Growth          `json:"growth,omitempty"`
+	Traversal []Traversal       `json:"traversal,omitempty"`
 	// Packets are the costs of first packets, by subject, cell and method. PacketGrowth is their growth with the
 	// Services.
 	Packets      []PacketCost   `json:"packets,omitempty"`
@@ -85,44 +85,10 @@ func (r Row) Label() string {
 	return strings.Join(words, ", ")
 }
 
-// KeyFigures is one line of the short table: one series in one cell. A figure that was not measured is absent.
-type KeyFigures struct {
-	Series string       `json:"series"`
-	Cell   records.Cell `json:"cell"`
-	// Reaction is the latency of isolated changes.
-	Reaction *estimate.Distribution `json:"reaction,omitempty"`
-	// ColdStart is from the start of the subject's process until every Service is visible.
-	ColdStart *estimate.Distribution `json:"cold_start,omitempty"`
-	// FullSync and PartialSync are medians with their confidence intervals.
-	FullSync    *estimate.Distribution `json:"full_sync,omitempty"`
-	PartialSync *estimate.Distribution `json:"partial_sync,omitempty"`
-	// Programming is the network programming latency.
-	Programming *estimate.Distribution `json:"network_programming_latency,omitempty"`
-	// FirstPacketFirst, FirstPacketLast and FirstPacketMiss are the costs at the first Service, at the last, and for
-	// an address of no Service. As measured, they include the cost in an empty ruleset.
-	FirstPacketFirst *estimate.Distribution `json:"first_packet_first,omitempty"`
-	FirstPacketLast  *estimate.Distribution `json:"first_packet_last,omitempty"`
-	FirstPacketMiss  *estimate.Distribution `json:"first_packet_miss,omitempty"`
-	// FirstSYNLast is the cost of a first packet of TCP at the last Service, in a cluster without UDP Services.
-	FirstSYNLast *estimate.Distribution `json:"first_packet_tcp_last,omitempty"`
-	// Rules is the sum of the medians of all tables and families.
-	Rules   *float64 `json:"rules,omitempty"`
-	PeakRSS *float64 `json:"peak_rss,omitempty"` // median of the repetitions' peaks
-	// SyncBusy is the share of the churn during which syncs ran, median of the repetitions.
-	SyncBusy    *float64 `json:"sync_busy,omitempty"`
-	SyncsFailed int      `json:"syncs_failed,omitempty"`
-	// Exceeded lists the repetitions in which the subject was stopped.
-	Exceeded []comparison.Exceeded `json:"exceeded,omitempty"`
-}
-
-// StoppedAt is the maximum that a stopped subject had used, in the figure's unit.
-func (k KeyFigures) StoppedAt(figure string) (used float64, ok bool) {
-	for _, e := range k.Exceeded {
-		if e.Figure == figure {
-			used, ok = max(used, e.Used), true
-		}
-	}
-	return used, ok
+// Measured are the figures of one series in one cell.
+type Measured struct {
+	Cell records.Cell `json:"cell"`
+	comparison.Side
 }
 
 // Growth is the growth of a duration with the number of Services: y ∝ Services^Slope.
@@ -187,7 +153,11 @@ func Summarize(runs []*records.Run, slos SLOs) *Summary {
 	c := records.Collect(runs)
 	s := &Summary{Collected: c, looks: looksOf(c), SLOs: slos, Runs: records.RunHeads(c), Rows: rows(c)}
 	s.Title = records.Title(c)
-	s.KeyFigures = keyFigures(c)
+	for _, cell := range c.Cells {
+		for _, side := range comparison.SidesOf(c, cell) {
+			s.Figures = append(s.Figures, Measured{cell, side})
+		}
+	}
 	s.Phases = phases(c)
 	s.Growth = growths(c)
 	s.Traversal = traversals(c)
