@@ -80,7 +80,7 @@ engine: deps build ## compare synclab's backends with kube-proxy at the sizes of
 
 .PHONY: virtual
 virtual: ## run proxiers for a thousand hours of virtual time, with faults, on tables in memory: SEED, SEEDS, HOURS
-	go test -c -o bin/virtual.test ./bench/virtual
+	go test -c -o bin/virtual.test ./bench/internal/virtualtest
 	seq $(or $(SEED),1) $$(($(or $(SEED),1) + $(or $(SEEDS),42) - 1)) | GOMAXPROCS=1 xargs -P $$(nproc) -I{} \
 		bin/virtual.test -test.v -test.timeout 0 -test.run '^TestSoak$$' -seed {} -seeds 1 -hours $(or $(HOURS),24)
 

@@ -13,9 +13,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"synclab/bench/internal/rigtest"
 	"synclab/bench/netns"
 	"synclab/bench/probe"
-	"synclab/bench/rig"
 	"synclab/bench/subject"
 	"synclab/proxier"
 	"synclab/proxier/iptables"
@@ -47,7 +47,7 @@ func benchSizes(b *testing.B, defaults ...int) []int {
 func eachBackend(b *testing.B, f func(b *testing.B, about subject.Spec, services int)) {
 	for _, about := range subject.Own() {
 		for _, n := range benchSizes(b, 1000) {
-			b.Run(fmt.Sprintf("%s/services=%d/endpoints=%d", backendName(about), n, rig.Endpoints), func(b *testing.B) {
+			b.Run(fmt.Sprintf("%s/services=%d/endpoints=%d", backendName(about), n, rigtest.Endpoints), func(b *testing.B) {
 				if err := about.Available(); err != nil {
 					b.Skip(err)
 				}
@@ -68,14 +68,14 @@ func backendName(about subject.Spec) string {
 // BenchmarkFullSync measures the first sync of a proxier that knows the whole cluster, in a namespace without rules.
 func BenchmarkFullSync(b *testing.B) {
 	eachBackend(b, func(b *testing.B, about subject.Spec, services int) {
-		world := rig.World(b, scenarios.Shape{Services: services})
+		world := rigtest.World(b, scenarios.Shape{Services: services})
 		var sum phases
 		b.ReportAllocs()
 		for b.Loop() {
 			b.StopTimer()
 			lab := &scope{TB: b}
 			netns.Fresh(lab)
-			r := rig.New(lab, world, about, nil)
+			r := rigtest.New(lab, world, about, nil)
 			runtime.GC() // collect the cluster's garbage before the sync
 			b.StartTimer()
 			r.Sync(lab)
@@ -92,7 +92,7 @@ func BenchmarkFullSync(b *testing.B) {
 func BenchmarkPartialSync(b *testing.B) {
 	eachBackend(b, func(b *testing.B, about subject.Spec, services int) {
 		netns.Fresh(b)
-		benchPartial(b, rig.New(b, rig.World(b, scenarios.Shape{Services: services}), about, nil), "endpoints")
+		benchPartial(b, rigtest.New(b, rigtest.World(b, scenarios.Shape{Services: services}), about, nil), "endpoints")
 	})
 }
 
@@ -102,8 +102,8 @@ func BenchmarkPartialSync(b *testing.B) {
 func BenchmarkPlan(b *testing.B) {
 	for _, change := range []string{"slice", "service", "zone", "all"} {
 		for _, n := range benchSizes(b, 1000, 10_000) {
-			b.Run(fmt.Sprintf("change=%s/services=%d/endpoints=%d", change, n, rig.Endpoints), func(b *testing.B) {
-				p := newPlanner(rig.World(b, scenarios.Shape{Services: n}))
+			b.Run(fmt.Sprintf("change=%s/services=%d/endpoints=%d", change, n, rigtest.Endpoints), func(b *testing.B) {
+				p := newPlanner(rigtest.World(b, scenarios.Shape{Services: n}))
 				step := map[string]func(int){"slice": p.changeSlice, "service": p.changeService, "zone": p.changeZone, "all": p.loadAgain}[change]
 				runtime.GC()
 				b.ReportAllocs()
@@ -125,8 +125,8 @@ func BenchmarkEncode(b *testing.B) {
 		}
 		for _, change := range []string{"slice", "service", "all"} {
 			for _, n := range benchSizes(b, 1000, 10_000) {
-				b.Run(fmt.Sprintf("%s/change=%s/services=%d/endpoints=%d", backendName(about), change, n, rig.Endpoints), func(b *testing.B) {
-					r := rig.New(b, rig.World(b, scenarios.Shape{Services: n}), about, &voidTables{})
+				b.Run(fmt.Sprintf("%s/change=%s/services=%d/endpoints=%d", backendName(about), change, n, rigtest.Endpoints), func(b *testing.B) {
+					r := rigtest.New(b, rigtest.World(b, scenarios.Shape{Services: n}), about, &voidTables{})
 					switch change {
 					case "slice":
 						benchPartial(b, r, "endpoints")
@@ -145,12 +145,12 @@ func BenchmarkEncode(b *testing.B) {
 // objects.
 func BenchmarkLoad(b *testing.B) {
 	for _, n := range benchSizes(b, 1000, 10_000) {
-		b.Run(fmt.Sprintf("services=%d/endpoints=%d", n, rig.Endpoints), func(b *testing.B) {
-			world := rig.World(b, scenarios.Shape{Services: n})
+		b.Run(fmt.Sprintf("services=%d/endpoints=%d", n, rigtest.Endpoints), func(b *testing.B) {
+			world := rigtest.World(b, scenarios.Shape{Services: n})
 			b.ReportAllocs()
 			for b.Loop() {
 				lab := &scope{TB: b}
-				rig.New(lab, world, subject.All()[0], &voidTables{})
+				rigtest.New(lab, world, subject.All()[0], &voidTables{})
 				b.StopTimer()
 				lab.close()
 				b.StartTimer()
@@ -167,9 +167,9 @@ const packetsPerOp = 100
 // the four targets, so ns/op is only the duration of the measurement.
 func BenchmarkTraversal(b *testing.B) {
 	eachBackend(b, func(b *testing.B, about subject.Spec, services int) {
-		rig.Network(b)
+		rigtest.Network(b)
 		udp := scenarios.Shape{Services: services, Protocols: map[string]float64{"UDP": 1}} // the probe sends UDP
-		r := rig.New(b, rig.World(b, udp), about, nil)
+		r := rigtest.New(b, rigtest.World(b, udp), about, nil)
 		r.Sync(b)
 		frontends, rules := r.Proxier.Dispatch(corev1.IPv4Protocol)
 		first, middle, last := frontends[0], frontends[len(frontends)/2], frontends[len(frontends)-1]
@@ -178,7 +178,7 @@ func BenchmarkTraversal(b *testing.B) {
 				{Position: first.Position, Addr: first.Addr}, {Position: middle.Position, Addr: middle.Addr},
 				{Position: last.Position, Addr: last.Addr}, {Position: -1, Addr: missedAddr(r.World)},
 			},
-			Samples: packetsPerOp, Rand: rand.New(rand.NewPCG(rig.Seed, 0)),
+			Samples: packetsPerOp, Rand: rand.New(rand.NewPCG(rigtest.Seed, 0)),
 		}
 		took := map[int][]float64{}
 		for b.Loop() {
@@ -200,7 +200,7 @@ func BenchmarkTraversal(b *testing.B) {
 }
 
 // benchPartial measures syncs that each follow one change, of a kind of world.World.Churn. A full sync comes first.
-func benchPartial(b *testing.B, r *rig.Rig, kind string) {
+func benchPartial(b *testing.B, r *rigtest.Rig, kind string) {
 	r.Sync(b)
 	var sum phases
 	runtime.GC()
@@ -218,7 +218,7 @@ func benchPartial(b *testing.B, r *rig.Rig, kind string) {
 	sum.report(b)
 }
 
-func benchRepeatedFull(b *testing.B, r *rig.Rig) {
+func benchRepeatedFull(b *testing.B, r *rigtest.Rig) {
 	var sum phases
 	b.ReportAllocs()
 	for b.Loop() {

@@ -3,9 +3,9 @@ package bench
 import (
 	"testing"
 
+	"synclab/bench/internal/rigtest"
 	"synclab/bench/netns"
 	"synclab/bench/raw"
-	"synclab/bench/rig"
 	"synclab/scenarios"
 )
 
@@ -13,7 +13,7 @@ import (
 func TestBenchmarksWriteTheRulesOfRuns(t *testing.T) {
 	const services = 30
 	tr := newTrial(t, "cold-start", services)
-	tr.options.Scenario.Shape.Endpoints.Count = rig.Endpoints
+	tr.options.Scenario.Shape.Endpoints.Count = rigtest.Endpoints
 	tr.mustExecute()
 	for _, name := range tr.options.Subjects {
 		about := tr.about(name)
@@ -26,7 +26,7 @@ func TestBenchmarksWriteTheRulesOfRuns(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			netns.Fresh(t)
-			r := rig.New(t, rig.World(t, scenarios.Shape{Services: services}), about, nil)
+			r := rigtest.New(t, rigtest.World(t, scenarios.Shape{Services: services}), about, nil)
 			r.Sync(t)
 			got := map[string]float64{}
 			for table, count := range r.Last.Installed {

@@ -5,17 +5,17 @@ import (
 	"path/filepath"
 	"testing"
 
-	"synclab/reports/synthetic"
+	"synclab/reports/reportstest"
 )
 
 // TestAccess checks the pages of each kind of run.
 func TestAccess(t *testing.T) {
-	one := synthetic.Run{ID: "steady", Scenario: "steady-churn", Subjects: []synthetic.Subject{synthetic.Legacy}, Sizes: []int{10000}, Reps: 1, Churn: 100, Probe: 30}
+	one := reportstest.Run{ID: "steady", Scenario: "steady-churn", Subjects: []reportstest.Subject{reportstest.Legacy}, Sizes: []int{10000}, Reps: 1, Churn: 100, Probe: 30}
 	for name, y := range map[string]interface{ Write(testing.TB, string) }{
-		"one": one, "sweep": sweep, "five": synthetic.Five,
-		"packets":    synthetic.TraversalRun(synthetic.PacketModels, []int{100, 1000}, 2, 40),
-		"disruption": synthetic.StreamRun(synthetic.StreamModels, 500, 2, 60, 4),
-		"faults":     synthetic.FaultRun(synthetic.StreamModels, 1000, 1, 20),
+		"one": one, "sweep": sweep, "five": reportstest.Five,
+		"packets":    reportstest.TraversalRun(reportstest.PacketModels, []int{100, 1000}, 2, 40),
+		"disruption": reportstest.StreamRun(reportstest.StreamModels, 500, 2, 60, 4),
+		"faults":     reportstest.FaultRun(reportstest.StreamModels, 1000, 1, 20),
 		"migrate":    moving(),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -25,7 +25,7 @@ func TestAccess(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			synthetic.CheckAccess(t, page)
+			reportstest.CheckAccess(t, page)
 		})
 	}
 }

@@ -12,8 +12,8 @@ import (
 
 	"synclab/reports/comparison"
 	"synclab/reports/estimate"
+	"synclab/reports/reportstest"
 	"synclab/reports/sections"
-	"synclab/reports/synthetic"
 )
 
 // fixed builds the report of fixed records: three subjects and seven repetitions. Repetitions differ more than the
@@ -161,7 +161,7 @@ func TestImprecise(t *testing.T) {
 			t.Errorf("within %v: %v, %v", share, cells, err)
 		}
 	}
-	y := synthetic.Churning
+	y := reportstest.Churning
 	y.Reps, y.Churn, y.Probe = 5, 20, 0
 	few := t.TempDir()
 	y.Write(t, few)

@@ -21,8 +21,8 @@ import (
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
 	"synclab/reports/front"
+	"synclab/reports/reportstest"
 	"synclab/reports/sections"
-	"synclab/reports/synthetic"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -33,20 +33,20 @@ func TestSample(t *testing.T) {
 	if dir == "" {
 		t.Skip("SYNCLAB_SAMPLE_REPORTS names no folder")
 	}
-	for _, y := range []synthetic.Run{
-		{ID: "steady", Scenario: "steady-churn", Subjects: []synthetic.Subject{synthetic.Legacy}, Sizes: []int{10000}, Reps: 1, Churn: 1000, Probe: 300},
-		{ID: "sizes", Scenario: "size-sweep", Subjects: []synthetic.Subject{synthetic.Legacy, synthetic.NFT}, Sizes: []int{100, 316, 1000, 3162, 10000}, Reps: 3, Churn: 300, Probe: 200},
-		{ID: "period", Scenario: "sync-period", Subjects: []synthetic.Subject{synthetic.Legacy}, Sizes: []int{2000}, Reps: 3, Churn: 300,
+	for _, y := range []reportstest.Run{
+		{ID: "steady", Scenario: "steady-churn", Subjects: []reportstest.Subject{reportstest.Legacy}, Sizes: []int{10000}, Reps: 1, Churn: 1000, Probe: 300},
+		{ID: "sizes", Scenario: "size-sweep", Subjects: []reportstest.Subject{reportstest.Legacy, reportstest.NFT}, Sizes: []int{100, 316, 1000, 3162, 10000}, Reps: 3, Churn: 300, Probe: 200},
+		{ID: "period", Scenario: "sync-period", Subjects: []reportstest.Subject{reportstest.Legacy}, Sizes: []int{2000}, Reps: 3, Churn: 300,
 			Periods: []string{"100ms", "500ms", "1s", "2s", "5s", "10s"}, Failed: 1, Status: "interrupted"},
-		synthetic.Five, synthetic.FiveSizes(),
+		reportstest.Five, reportstest.FiveSizes(),
 	} {
 		s := buildOf(t, y, filepath.Join(dir, y.ID), Options{})
 		if err := front.Terminal(os.Stdout, s); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for name, y := range map[string]synthetic.Recorded{"traversal": synthetic.TraversalRun(synthetic.PacketModels, []int{100, 1000, 5000, 10000, 30000}, 2, 200),
-		"disruption": synthetic.StreamRun(synthetic.StreamModels, 5000, 2, 300, 12), "faults": synthetic.FaultRun(synthetic.StreamModels, 1000, 1, 50)} {
+	for name, y := range map[string]reportstest.Recorded{"traversal": reportstest.TraversalRun(reportstest.PacketModels, []int{100, 1000, 5000, 10000, 30000}, 2, 200),
+		"disruption": reportstest.StreamRun(reportstest.StreamModels, 5000, 2, 300, 12), "faults": reportstest.FaultRun(reportstest.StreamModels, 1000, 1, 50)} {
 		s := buildOf(t, y, filepath.Join(dir, name), Options{})
 		if err := front.Terminal(os.Stdout, s); err != nil {
 			t.Fatal(err)
@@ -54,7 +54,7 @@ func TestSample(t *testing.T) {
 	}
 }
 
-var sweep = synthetic.Run{ID: "sweep", Scenario: "size-sweep", Subjects: []synthetic.Subject{synthetic.Legacy, synthetic.NFT}, Sizes: []int{100, 1000, 10000},
+var sweep = reportstest.Run{ID: "sweep", Scenario: "size-sweep", Subjects: []reportstest.Subject{reportstest.Legacy, reportstest.NFT}, Sizes: []int{100, 1000, 10000},
 	Reps: 3, Churn: 60, Probe: 60}
 
 // TestKnownStatistics recovers the parameters of the synthetic run.
@@ -93,7 +93,7 @@ func TestKnownStatistics(t *testing.T) {
 	want := map[string]string{sections.ClauseFull: "observed: met up to 1,000, violated at 10,000", sections.ClauseNPL: "observed: met at all measured sizes, up to 10,000",
 		sections.ClausePacket: "observed: met at all measured sizes, up to 10,000", sections.ClauseAll: "observed: met up to 1,000, violated at 10,000"}
 	for _, c := range s.Capacity {
-		if c.Series == synthetic.Legacy.Name && c.Verdict != want[c.Clause] {
+		if c.Series == reportstest.Legacy.Name && c.Verdict != want[c.Clause] {
 			t.Errorf("%s: %s, want %s", c.Clause, c.Verdict, want[c.Clause])
 		}
 	}
@@ -294,7 +294,7 @@ func TestFiles(t *testing.T) {
 }
 
 func TestTableGolden(t *testing.T) {
-	y := synthetic.Run{ID: "period", Scenario: "sync-period", Subjects: []synthetic.Subject{synthetic.Legacy, synthetic.NFT}, Sizes: []int{2000}, Reps: 2, Churn: 60,
+	y := reportstest.Run{ID: "period", Scenario: "sync-period", Subjects: []reportstest.Subject{reportstest.Legacy, reportstest.NFT}, Sizes: []int{2000}, Reps: 2, Churn: 60,
 		Periods: []string{"1s", "10s"}, Failed: 1, Status: "interrupted", Probe: 30}
 	s := buildOf(t, y, t.TempDir(), Options{NoPNG: true})
 	var b bytes.Buffer

@@ -21,20 +21,20 @@ import (
 	"synclab/reports/figure"
 	"synclab/reports/front"
 	"synclab/reports/records"
+	"synclab/reports/reportstest"
 	"synclab/reports/sections"
-	"synclab/reports/synthetic"
 )
 
 // TestFiveSubjects: every subject has a row, every ratio is that of the figures, and all outputs agree.
 func TestFiveSubjects(t *testing.T) {
 	dir := t.TempDir()
-	y := synthetic.FiveSizes()
+	y := reportstest.FiveSizes()
 	s := buildOf(t, y, dir, Options{NoPNG: true})
 	if len(s.Comparisons) != len(y.Sizes) {
 		t.Fatalf("%d comparisons, want one a size", len(s.Comparisons))
 	}
 	for _, c := range s.Comparisons {
-		if c.Baseline != synthetic.ProxyLegacy.Name || len(c.Sides) != 5 {
+		if c.Baseline != reportstest.ProxyLegacy.Name || len(c.Sides) != 5 {
 			t.Errorf("%d Services: baseline %s, %d sides", c.Cell.Services, c.Baseline, len(c.Sides))
 		}
 		for _, r := range c.Ratios {
@@ -46,11 +46,11 @@ func TestFiveSubjects(t *testing.T) {
 				t.Errorf("%s %s / %s: %v outside %v … %v", r.Metric, r.B, r.A, r.Ratio, *r.Low, *r.High)
 			}
 		}
-		pair := c.Ratio(synthetic.NFT.Name, synthetic.ProxyNft.Name, comparison.FigureFull)
+		pair := c.Ratio(reportstest.NFT.Name, reportstest.ProxyNft.Name, comparison.FigureFull)
 		if c.Cell.Services < 8000 && (pair == nil || pair.Against[0] != "variant" || !pair.Differs || pair.Low == nil) {
 			t.Errorf("%d Services: synclab versus kube-proxy on its backend: %+v", c.Cell.Services, pair)
 		}
-		if both := c.Ratio(synthetic.Legacy.Name, synthetic.ProxyLegacy.Name, comparison.FigureFull); both == nil || len(both.Against) != 2 {
+		if both := c.Ratio(reportstest.Legacy.Name, reportstest.ProxyLegacy.Name, comparison.FigureFull); both == nil || len(both.Against) != 2 {
 			t.Errorf("the baseline of the variant is also the overall one: %+v", both)
 		}
 	}
@@ -93,14 +93,14 @@ func outputsName(t *testing.T, dir string, s *sections.Summary) {
 	terminal, markdown := outputs(t, dir, s)
 	page := strings.NewReplacer("\u00a0", " ", "&gt;", ">", "&#43;", "+").Replace(readPage(t, dir))
 	largest := s.LargestComparison()
-	ratio := largest.Ratio(synthetic.NFT.Name, synthetic.ProxyNft.Name, comparison.FigureCold)
+	ratio := largest.Ratio(reportstest.NFT.Name, reportstest.ProxyNft.Name, comparison.FigureCold)
 	for name, text := range map[string]string{"page": page, "summary.md": markdown, "terminal": terminal} {
-		for _, want := range []string{"> 600 s", ratio.Words, "stopped after 10m0s:", largest.Ratio(synthetic.ProxyNftables.Name, synthetic.ProxyLegacy.Name, comparison.FigurePartial).Words} {
+		for _, want := range []string{"> 600 s", ratio.Words, "stopped after 10m0s:", largest.Ratio(reportstest.ProxyNftables.Name, reportstest.ProxyLegacy.Name, comparison.FigurePartial).Words} {
 			if !strings.Contains(strings.ReplaceAll(text, "\n  ", " "), want) {
 				t.Errorf("%s lacks %q", name, want)
 			}
 		}
-		for _, subject := range synthetic.Five.Subjects {
+		for _, subject := range reportstest.Five.Subjects {
 			if !strings.Contains(text, subject.Name) {
 				t.Errorf("%s lacks %s", name, subject.Name)
 			}
@@ -128,16 +128,16 @@ func outputsName(t *testing.T, dir string, s *sections.Summary) {
 	if err := json.Unmarshal(text, &read); err != nil {
 		t.Fatal(err)
 	}
-	if again := read.LargestComparison().Ratio(synthetic.NFT.Name, synthetic.ProxyNft.Name, comparison.FigureCold); again == nil || again.Words != ratio.Words || again.Bound != "upper" {
+	if again := read.LargestComparison().Ratio(reportstest.NFT.Name, reportstest.ProxyNft.Name, comparison.FigureCold); again == nil || again.Words != ratio.Words || again.Bound != "upper" {
 		t.Errorf("summary.json: %+v", again)
 	}
 }
 
 // TestStoppedSubject: the subject keeps its row, its figure is a bound, and no other value is made up.
 func TestStoppedSubject(t *testing.T) {
-	s := buildOf(t, synthetic.FiveSizes(), t.TempDir(), Options{NoPNG: true})
+	s := buildOf(t, reportstest.FiveSizes(), t.TempDir(), Options{NoPNG: true})
 	c := s.LargestComparison()
-	side := sideOf(t, *c, synthetic.ProxyNft.Name)
+	side := sideOf(t, *c, reportstest.ProxyNft.Name)
 	if cold := side.Figure(comparison.FigureCold); cold == nil || !cold.AtLeast || cold.Value != 600 || cold.Low != nil || comparison.FigureValue(cold, true) != "> 600 s" {
 		t.Errorf("cold start %+v", cold)
 	}
@@ -152,12 +152,12 @@ func TestStoppedSubject(t *testing.T) {
 	if rss := side.Figure(comparison.FigureRSS); rss == nil || !rss.AtLeast {
 		t.Errorf("the memory of a process that was stopped is a bound: %+v", rss)
 	}
-	slower := c.Ratio(synthetic.ProxyNft.Name, synthetic.ProxyLegacy.Name, comparison.FigureCold)
+	slower := c.Ratio(reportstest.ProxyNft.Name, reportstest.ProxyLegacy.Name, comparison.FigureCold)
 	if slower == nil || slower.Bound != "lower" || slower.Ratio <= 1 || slower.Low != nil || !strings.HasPrefix(slower.Words, "> ") {
 		t.Errorf("ratio %+v", slower)
 	}
 	for _, k := range s.Capacity {
-		if k.Series == synthetic.ProxyNft.Name && k.Clause == sections.ClauseNPL && (k.MetUpTo != 2000 || k.ViolatedAt != 8000 || !k.Stopped) {
+		if k.Series == reportstest.ProxyNft.Name && k.Clause == sections.ClauseNPL && (k.MetUpTo != 2000 || k.ViolatedAt != 8000 || !k.Stopped) {
 			t.Errorf("a size at which the subject was stopped counts as met: %+v", k)
 		}
 	}
@@ -169,7 +169,7 @@ func TestStoppedSubject(t *testing.T) {
 		t.Error("the bars do not show that the subject was stopped")
 	}
 	for _, name := range []string{"sync-vs-services", "compared-durations", "compared-cost", "programming-latency"} {
-		for _, subject := range synthetic.Five.Subjects {
+		for _, subject := range reportstest.Five.Subjects {
 			if !strings.Contains(string(plotNamed(t, s, name).Markup), subject.Name) {
 				t.Errorf("%s lacks %s", name, subject.Name)
 			}
@@ -180,8 +180,8 @@ func TestStoppedSubject(t *testing.T) {
 // TestStoppedAlone: a single subject is also shown as stopped.
 func TestStoppedAlone(t *testing.T) {
 	dir := t.TempDir()
-	y := synthetic.FiveSizes()
-	y.Subjects = []synthetic.Subject{synthetic.ProxyNft}
+	y := reportstest.FiveSizes()
+	y.Subjects = []reportstest.Subject{reportstest.ProxyNft}
 	s := buildOf(t, y, dir, Options{NoPNG: true})
 	if len(s.Comparisons) != 0 {
 		t.Errorf("a comparison of a single subject: %+v", s.Comparisons)
@@ -322,7 +322,7 @@ func TestCPU(t *testing.T) {
 // TestMissingFigures: a figure that a subject does not report is a dash, and the subject's row stays.
 func TestMissingFigures(t *testing.T) {
 	dir := t.TempDir()
-	y := synthetic.Five
+	y := reportstest.Five
 	y.Reps, y.Churn, y.Probe = 2, 20, 0
 	y.Write(t, dir)
 	path := filepath.Join(dir, "records.jsonl")
@@ -332,7 +332,7 @@ func TestMissingFigures(t *testing.T) {
 	}
 	var kept []string // kube-proxy/nftables reports no syncs
 	for _, line := range strings.SplitAfter(string(text), "\n") {
-		if !strings.Contains(line, synthetic.ProxyNftables.Name) || !strings.Contains(line, "_sync\"") {
+		if !strings.Contains(line, reportstest.ProxyNftables.Name) || !strings.Contains(line, "_sync\"") {
 			kept = append(kept, line)
 		}
 	}
@@ -344,14 +344,14 @@ func TestMissingFigures(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := s.LargestComparison()
-	side := sideOf(t, *c, synthetic.ProxyNftables.Name)
+	side := sideOf(t, *c, reportstest.ProxyNftables.Name)
 	if side.Figure(comparison.FigureFull) != nil || side.Figure(comparison.FigureCold) == nil || side.Figure(comparison.FigureElements) == nil || side.NotReached(comparison.FigureFull) {
 		t.Errorf("figures %+v", side.Figures)
 	}
-	if c.Ratio(synthetic.ProxyNftables.Name, synthetic.ProxyLegacy.Name, comparison.FigureFull) != nil {
+	if c.Ratio(reportstest.ProxyNftables.Name, reportstest.ProxyLegacy.Name, comparison.FigureFull) != nil {
 		t.Error("a ratio of a figure that was not measured")
 	}
-	if r := c.Ratio(synthetic.ProxyNftables.Name, synthetic.ProxyLegacy.Name, comparison.FigureRules); r == nil || r.Ratio >= 1 {
+	if r := c.Ratio(reportstest.ProxyNftables.Name, reportstest.ProxyLegacy.Name, comparison.FigureRules); r == nil || r.Ratio >= 1 {
 		t.Errorf("rules, without elements: %+v", r)
 	}
 	for i := range s.Comparisons {
@@ -369,7 +369,7 @@ func TestMissingFigures(t *testing.T) {
 }
 
 func TestComparedTableGolden(t *testing.T) {
-	y := synthetic.Five
+	y := reportstest.Five
 	y.Churn, y.Probe = 60, 20
 	s := buildOf(t, y, t.TempDir(), Options{NoPNG: true})
 	var b bytes.Buffer
@@ -381,9 +381,9 @@ func TestComparedTableGolden(t *testing.T) {
 
 // TestLooks: a subject has the same colour on every page. Series of a page share no colour while there are enough.
 func TestLooks(t *testing.T) {
-	among := []string{synthetic.Legacy.Name, "exec:other", synthetic.ProxyNft.Name, synthetic.NFT.Name, synthetic.NFT.Name}
+	among := []string{reportstest.Legacy.Name, "exec:other", reportstest.ProxyNft.Name, reportstest.NFT.Name, reportstest.NFT.Name}
 	looks := figure.GiveLooks(among)
-	if figure.GiveLooks([]string{synthetic.NFT.Name})[0].Color != looks[3].Color {
+	if figure.GiveLooks([]string{reportstest.NFT.Name})[0].Color != looks[3].Color {
 		t.Error("a subject's colour depends on the other subjects")
 	}
 	for i, a := range looks {
@@ -409,7 +409,7 @@ func TestApart(t *testing.T) {
 
 // The page shows when shares of the Services were visible after the start, in a table of all cells and in a plot.
 func TestColdStartShares(t *testing.T) {
-	s := buildOf(t, synthetic.FiveSizes(), t.TempDir(), Options{NoPNG: true})
+	s := buildOf(t, reportstest.FiveSizes(), t.TempDir(), Options{NoPNG: true})
 	d := front.Document(s)
 	i := slices.IndexFunc(d.Sections, func(one doc.Section) bool { return one.ID == "cold" })
 	if i < 0 {

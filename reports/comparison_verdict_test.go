@@ -4,15 +4,15 @@ import (
 	"strings"
 	"testing"
 
-	"synclab/reports/synthetic"
+	"synclab/reports/reportstest"
 )
 
 // With two subjects, the verdict says once how they compare. With more, it also names the best.
 func TestVerdictOfTwo(t *testing.T) {
-	third := synthetic.Legacy
+	third := reportstest.Legacy
 	third.Name = "synclab/iptables-legacy-tree"
-	for _, subjects := range [][]synthetic.Subject{{synthetic.Legacy, synthetic.NFT}, {synthetic.Legacy, synthetic.NFT, third}} {
-		y := synthetic.Run{ID: "pair", Scenario: "cold-start", Subjects: subjects, Sizes: []int{1000}, Reps: 8, Outside: true}
+	for _, subjects := range [][]reportstest.Subject{{reportstest.Legacy, reportstest.NFT}, {reportstest.Legacy, reportstest.NFT, third}} {
+		y := reportstest.Run{ID: "pair", Scenario: "cold-start", Subjects: subjects, Sizes: []int{1000}, Reps: 8, Outside: true}
 		dir := t.TempDir()
 		_, markdown := outputs(t, dir, buildOf(t, y, dir, Options{NoPNG: true}))
 		if best := strings.Contains(markdown, "Best at "); best != (len(subjects) > 2) || !strings.Contains(markdown, " against ") {

@@ -13,8 +13,8 @@ import (
 	"synclab/reports/estimate"
 	"synclab/reports/plots"
 	"synclab/reports/records"
+	"synclab/reports/reportstest"
 	"synclab/reports/sections"
-	"synclab/reports/synthetic"
 	"synclab/scenarios"
 )
 
@@ -76,7 +76,7 @@ func TestWhenPacketsNoticed(t *testing.T) {
 			all = append(all, raw.Record{Subject: "kube-proxy/nftables", Services: 100, Rep: rep, Metric: metric, Value: value, Unit: "s", Step: "4:churn"})
 		}
 	}
-	y := synthetic.StreamRun(synthetic.StreamModels[2:3], 5000, 1, 200, 6)
+	y := reportstest.StreamRun(reportstest.StreamModels[2:3], 5000, 1, 200, 6)
 	y.Records = all
 	dir := t.TempDir()
 	s := buildOf(t, y, dir, Options{NoPNG: true})
@@ -120,7 +120,7 @@ func TestVerdictDifferences(t *testing.T) {
 		all = append(all, beyond, busy)
 	}
 	all = append(all, raw.Record{Subject: "synclab/iptables-nft", Services: 2, Endpoints: 1, Rep: 1, Metric: raw.ColdStart, Value: 1, Unit: "s"}) // and no packets
-	y := synthetic.StreamRun(synthetic.StreamModels[2:3], 2, 1, 200, 1)
+	y := reportstest.StreamRun(reportstest.StreamModels[2:3], 2, 1, 200, 1)
 	y.Records = all
 	dir := t.TempDir()
 	_, markdown := outputs(t, dir, buildOf(t, y, dir, Options{NoPNG: true}))
@@ -144,7 +144,7 @@ func TestVerdictDifferences(t *testing.T) {
 
 func TestDisruptionOutputs(t *testing.T) {
 	dir := t.TempDir()
-	s := buildOf(t, synthetic.StreamRun(synthetic.StreamModels[:4], 5000, 1, 200, 6), dir, Options{NoPNG: true})
+	s := buildOf(t, reportstest.StreamRun(reportstest.StreamModels[:4], 5000, 1, 200, 6), dir, Options{NoPNG: true})
 	terminal, markdown := outputs(t, dir, s)
 	page := readPage(t, dir)
 	for name, text := range map[string]string{"page": page, "terminal": terminal, "summary.md": markdown} {
@@ -154,7 +154,7 @@ func TestDisruptionOutputs(t *testing.T) {
 	}
 	for i, d := range s.Disruptions {
 		total := d.During()
-		if clean := synthetic.StreamModels[i].Failing == 0; clean != (total.Failed+total.Misrouted == 0) || d.Rest() == nil || total.Flows != 7*1200 && total.Flows != 6*1200 && total.Flows != 8*1200 {
+		if clean := reportstest.StreamModels[i].Failing == 0; clean != (total.Failed+total.Misrouted == 0) || d.Rest() == nil || total.Flows != 7*1200 && total.Flows != 6*1200 && total.Flows != 8*1200 {
 			t.Errorf("%s: %+v", d.Series, total)
 		}
 		if total.AddedP99 == nil || *total.AddedP99 <= 0 {
@@ -188,7 +188,7 @@ func TestUnwatchedFlows(t *testing.T) {
 
 // A stream of which nothing was observed, as behind a proxy that drops every forwarded packet, is no good result.
 func TestNoFlowObserved(t *testing.T) {
-	y := synthetic.StreamRun(synthetic.StreamModels[2:3], 2, 1, 200, 1)
+	y := reportstest.StreamRun(reportstest.StreamModels[2:3], 2, 1, 200, 1)
 	for i := range y.Records {
 		if r := &y.Records[i]; r.Metric == raw.Flow {
 			r.Metric, r.Outcome = raw.ControlFailure, "timeout"
@@ -205,7 +205,7 @@ func TestNoFlowObserved(t *testing.T) {
 // With 100,000 flows, the plot's file stays small, and every failed flow is drawn.
 func TestManyFlows(t *testing.T) {
 	dir := t.TempDir()
-	s := buildOf(t, synthetic.StreamRun(synthetic.StreamModels[:1], 5000, 1, 1250, 9), dir, Options{})
+	s := buildOf(t, reportstest.StreamRun(reportstest.StreamModels[:1], 5000, 1, 1250, 9), dir, Options{})
 	d := s.Disruptions[0].During()
 	if rest := s.Disruptions[0].Rest(); d.Flows+rest.Flows < 100_000 {
 		t.Fatalf("%d flows", d.Flows+rest.Flows)
@@ -230,7 +230,7 @@ func TestManyFlows(t *testing.T) {
 }
 
 func TestDisruptionGolden(t *testing.T) {
-	s := buildOf(t, synthetic.StreamRun(synthetic.StreamModels, 5000, 2, 100, 6), t.TempDir(), Options{NoPNG: true})
+	s := buildOf(t, reportstest.StreamRun(reportstest.StreamModels, 5000, 2, 100, 6), t.TempDir(), Options{NoPNG: true})
 	golden(t, "disruption.golden", []byte(terminalOf(t, s.DisruptionSection())))
 }
 
@@ -247,7 +247,7 @@ func terminalOf(t *testing.T, sections ...doc.Section) string {
 
 // An unknown outcome counts as a failure, and is drawn.
 func TestOtherOutcome(t *testing.T) {
-	y := synthetic.Recorded{Scenario: scenarios.Scenario{Name: "x"}, Reps: 1}
+	y := reportstest.Recorded{Scenario: scenarios.Scenario{Name: "x"}, Reps: 1}
 	for i, outcome := range []string{"", "", "unreachable"} {
 		y.Records = append(y.Records, raw.Record{Subject: "a/b", Services: 10, Rep: 1, At: float64(i) + 1, Metric: raw.Flow, Value: 1e-3, Unit: "s", Step: "2:traffic", Outcome: outcome})
 	}

@@ -13,14 +13,14 @@ import (
 
 	"synclab/bench/raw"
 	"synclab/reports/export"
+	"synclab/reports/reportstest"
 	"synclab/reports/sections"
-	"synclab/reports/synthetic"
 )
 
 // exported is a summary with intervals, positions, several tables, and a swept setting.
 func exported(t *testing.T) *sections.Summary {
 	t.Helper()
-	return buildOf(t, synthetic.Run{ID: "exported", Scenario: "sync-period", Subjects: []synthetic.Subject{synthetic.Legacy, synthetic.NFT}, Sizes: []int{100, 1000},
+	return buildOf(t, reportstest.Run{ID: "exported", Scenario: "sync-period", Subjects: []reportstest.Subject{reportstest.Legacy, reportstest.NFT}, Sizes: []int{100, 1000},
 		Reps: 6, Churn: 60, Probe: 60, Periods: []string{"1s", "5s"}}, t.TempDir(), Options{NoPNG: true})
 }
 

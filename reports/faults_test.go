@@ -6,8 +6,8 @@ import (
 
 	"synclab/bench/raw"
 	"synclab/reports/records"
+	"synclab/reports/reportstest"
 	"synclab/reports/sections"
-	"synclab/reports/synthetic"
 )
 
 // TestFaultWindow: all flows that are open between a fault and the recovery count.
@@ -64,11 +64,11 @@ func TestHoldText(t *testing.T) {
 
 func TestFaultOutputs(t *testing.T) {
 	dir := t.TempDir()
-	s := buildOf(t, synthetic.FaultRun(synthetic.StreamModels, 1000, 1, 20), dir, Options{NoPNG: true})
+	s := buildOf(t, reportstest.FaultRun(reportstest.StreamModels, 1000, 1, 20), dir, Options{NoPNG: true})
 	terminal, markdown := outputs(t, dir, s)
 	page := strings.ReplaceAll(readPage(t, dir), "\u00a0", " ")
 	names, series := s.FaultsOf(s.FaultCells()[0])
-	if len(names) != len(synthetic.FaultNames) || len(series) != len(synthetic.StreamModels) || names[0] != "4:fault restore-killed" {
+	if len(names) != len(reportstest.FaultNames) || len(series) != len(reportstest.StreamModels) || names[0] != "4:fault restore-killed" {
 		t.Fatalf("%v, %v", names, series)
 	}
 	if f := s.FaultOf(s.FaultCells()[0], "4:fault restore-killed", "synclab/nftables"); f != nil {
@@ -96,6 +96,6 @@ func TestFaultOutputs(t *testing.T) {
 }
 
 func TestFaultsGolden(t *testing.T) {
-	s := buildOf(t, synthetic.FaultRun(synthetic.StreamModels, 1000, 1, 20), t.TempDir(), Options{NoPNG: true})
+	s := buildOf(t, reportstest.FaultRun(reportstest.StreamModels, 1000, 1, 20), t.TempDir(), Options{NoPNG: true})
 	golden(t, "faults.golden", []byte(terminalOf(t, s.FaultSection(), s.InvariantSection())))
 }

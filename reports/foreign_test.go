@@ -9,19 +9,19 @@ import (
 
 	"synclab/bench/raw"
 	"synclab/bench/shell"
-	"synclab/reports/synthetic"
+	"synclab/reports/reportstest"
 )
 
 // The command of a run does what the run did when it is pasted, whatever its words are. Text that would do more, and that of
 // another user's run, has no button.
 func TestCommandsToPaste(t *testing.T) {
-	small := synthetic.Churning
+	small := reportstest.Churning
 	small.Sizes, small.Reps, small.Churn, small.Probe = []int{100}, 2, 4, 2
 	dir, bin := filepath.Join(t.TempDir(), "run"), t.TempDir()
 	small.Write(t, dir)
 	offered := func(command string) bool {
 		t.Helper()
-		synthetic.EditRun(t, dir, func(run *raw.Run) { run.Command = command })
+		reportstest.EditRun(t, dir, func(run *raw.Run) { run.Command = command })
 		out := filepath.Join(t.TempDir(), "out")
 		if _, err := Build([]string{dir}, out, Options{NoPNG: true}); err != nil {
 			t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 	"synclab/reports/diff"
 	"synclab/reports/front"
 	"synclab/reports/history"
-	"synclab/reports/synthetic"
+	"synclab/reports/reportstest"
 )
 
 // shapes are the ways in which honest runs lack records, by name. Each takes a run's records.
@@ -88,17 +88,17 @@ func TestIncompleteRuns(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv("SYNCLAB_SHAPES")); err == nil {
 		tries = n
 	}
-	few := synthetic.FiveSizes()
+	few := reportstest.FiveSizes()
 	few.Sizes, few.Reps, few.Churn, few.Probe = []int{500, 2000}, 3, 8, 4
-	sweep := synthetic.Churning
+	sweep := reportstest.Churning
 	sweep.Sizes, sweep.Reps, sweep.Churn, sweep.Periods = []int{100, 1000}, 3, 10, []string{"0s", "1s"}
 	folder := t.TempDir()
 	var runs []string
 	for name, write := range map[string]func(testing.TB, string){
 		"compare": few.Write, "sweep": sweep.Write,
-		"packets": synthetic.TraversalRun(synthetic.PacketModels, []int{10, 100}, 2, 3).Write,
-		"stream":  synthetic.StreamRun(synthetic.StreamModels, 20, 2, 5, 2).Write,
-		"faults":  synthetic.FaultRun(synthetic.StreamModels, 20, 2, 5).Write,
+		"packets": reportstest.TraversalRun(reportstest.PacketModels, []int{10, 100}, 2, 3).Write,
+		"stream":  reportstest.StreamRun(reportstest.StreamModels, 20, 2, 5, 2).Write,
+		"faults":  reportstest.FaultRun(reportstest.StreamModels, 20, 2, 5).Write,
 	} {
 		dir := filepath.Join(folder, name)
 		write(t, dir)

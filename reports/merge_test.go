@@ -13,8 +13,8 @@ import (
 	"synclab/bench/raw"
 	"synclab/reports/comparison"
 	"synclab/reports/records"
+	"synclab/reports/reportstest"
 	"synclab/reports/sections"
-	"synclab/reports/synthetic"
 )
 
 // shardRun divides a run into n shards: unit k, in the order of the records, is in shard 1 + k mod n. change may alter
@@ -77,7 +77,7 @@ func writeRecords(t *testing.T, dir string, run raw.Run, records []raw.Record) {
 	}
 }
 
-var divisible = synthetic.Run{ID: "whole", Scenario: "size-sweep", Subjects: []synthetic.Subject{synthetic.Legacy, synthetic.NFT}, Sizes: []int{100, 1000}, Reps: 7, Churn: 20, Probe: 10, Outside: true}
+var divisible = reportstest.Run{ID: "whole", Scenario: "size-sweep", Subjects: []reportstest.Subject{reportstest.Legacy, reportstest.NFT}, Sizes: []int{100, 1000}, Reps: 7, Churn: 20, Probe: 10, Outside: true}
 
 // Merged shards of one machine have the results of one run, to the last digit and in the same order.
 func TestMergeIsOneRun(t *testing.T) {

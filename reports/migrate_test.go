@@ -8,8 +8,8 @@ import (
 	"synclab/bench/raw"
 	"synclab/reports/estimate"
 	"synclab/reports/front"
+	"synclab/reports/reportstest"
 	"synclab/reports/sections"
-	"synclab/reports/synthetic"
 	"synclab/scenarios"
 )
 
@@ -61,7 +61,7 @@ func TestMoveVerdict(t *testing.T) {
 }
 
 // moving is a made-up run of two moves, there and back: SIGTERM at 10 s and at 30 s, converged 3 s later.
-func moving(extra ...raw.Record) synthetic.Recorded {
+func moving(extra ...raw.Record) reportstest.Recorded {
 	const a, b = "kube-proxy/iptables-nft", "kube-proxy/nftables"
 	flow := func(at, value float64, service, protocol, outcome, step string) raw.Record {
 		return raw.Record{Subject: a, At: at, Value: value, Unit: "s", Metric: raw.Flow, Service: service, Family: "IPv4", Protocol: protocol, Outcome: outcome, Step: step}
@@ -93,7 +93,7 @@ func moving(extra ...raw.Record) synthetic.Recorded {
 	for i := range all {
 		all[i].Services, all[i].Rep = 10, 1
 	}
-	return synthetic.Recorded{Scenario: scenarios.Scenario{Name: "migrate"}, Reps: 1, Records: all}
+	return reportstest.Recorded{Scenario: scenarios.Scenario{Name: "migrate"}, Reps: 1, Records: all}
 }
 
 // Flows belong to the part of a move in which they ended, by protocol, and Services that never answer again are found.

@@ -9,7 +9,7 @@ import (
 	"synclab/bench/raw"
 	"synclab/reports/comparison"
 	"synclab/reports/records"
-	"synclab/reports/synthetic"
+	"synclab/reports/reportstest"
 )
 
 // A run's label has only the parts that distinguish the run.
@@ -51,14 +51,14 @@ func TestRunLabels(t *testing.T) {
 // TestRunsOfMachines: a page of several machines distinguishes them and lists their differences. It never divides a
 // sync of one by the kernel time of the other.
 func TestRunsOfMachines(t *testing.T) {
-	before, after := synthetic.Pair(t, synthetic.Run{Scenario: "cold-start", Subjects: []synthetic.Subject{synthetic.Legacy}, Sizes: []int{1000}, Reps: 8}, func(y *synthetic.Run) { y.Subjects[0].Base /= 2 })
-	synthetic.EditRun(t, after, func(r *raw.Run) { r.Versions.Kernel, r.Machine.CPUs = "6.1.0", 16 })
+	before, after := reportstest.Pair(t, reportstest.Run{Scenario: "cold-start", Subjects: []reportstest.Subject{reportstest.Legacy}, Sizes: []int{1000}, Reps: 8}, func(y *reportstest.Run) { y.Subjects[0].Base /= 2 })
+	reportstest.EditRun(t, after, func(r *raw.Run) { r.Versions.Kernel, r.Machine.CPUs = "6.1.0", 16 })
 	out := filepath.Join(t.TempDir(), "both")
 	s, err := Build([]string{before, after}, out, Options{NoPNG: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := []string{s.Figures[0].Series, s.Figures[1].Series}; !slices.Equal(got, []string{synthetic.Legacy.Name + " · Linux 6.18.0", synthetic.Legacy.Name + " · Linux 6.1.0"}) {
+	if got := []string{s.Figures[0].Series, s.Figures[1].Series}; !slices.Equal(got, []string{reportstest.Legacy.Name + " · Linux 6.18.0", reportstest.Legacy.Name + " · Linux 6.1.0"}) {
 		t.Errorf("series %q", got)
 	}
 	if !hasWarning(s, "run Linux 6.1.0 differs from Linux 6.18.0 in kernel and CPUs: compare with care") {

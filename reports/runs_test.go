@@ -10,8 +10,8 @@ import (
 	"synclab/bench/raw"
 	"synclab/reports/comparison"
 	"synclab/reports/doc"
+	"synclab/reports/reportstest"
 	"synclab/reports/sections"
-	"synclab/reports/synthetic"
 )
 
 // buildOf writes a run into a folder and builds its report there.
@@ -41,10 +41,10 @@ func hasWarning(s *sections.Summary, text string) bool {
 // TestRunsOfOneCell: two runs of the same cell are two series that are compared with one another.
 func TestRunsOfOneCell(t *testing.T) {
 	root := t.TempDir()
-	faster := synthetic.Legacy
+	faster := reportstest.Legacy
 	faster.Base /= 2
-	before := synthetic.Run{ID: "before", Scenario: "cold-start", Subjects: []synthetic.Subject{synthetic.Legacy}, Sizes: []int{1000}, Reps: 8}
-	after := synthetic.Run{ID: "after", Scenario: "cold-start", Subjects: []synthetic.Subject{faster}, Sizes: []int{1000}, Reps: 8}
+	before := reportstest.Run{ID: "before", Scenario: "cold-start", Subjects: []reportstest.Subject{reportstest.Legacy}, Sizes: []int{1000}, Reps: 8}
+	after := reportstest.Run{ID: "after", Scenario: "cold-start", Subjects: []reportstest.Subject{faster}, Sizes: []int{1000}, Reps: 8}
 	dirs := []string{filepath.Join(root, "a"), filepath.Join(root, "b")}
 	before.Write(t, dirs[0])
 	after.Write(t, dirs[1])
@@ -53,13 +53,13 @@ func TestRunsOfOneCell(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(s.Figures) != 2 || s.Figures[0].Series != synthetic.Legacy.Name+" · before" || s.Figures[1].Series != synthetic.Legacy.Name+" · after" {
+	if len(s.Figures) != 2 || s.Figures[0].Series != reportstest.Legacy.Name+" · before" || s.Figures[1].Series != reportstest.Legacy.Name+" · after" {
 		t.Errorf("series %+v", s.Figures)
 	}
 	if len(s.Comparisons) != 1 {
 		t.Fatalf("comparisons %+v", s.Comparisons)
 	}
-	if full := s.Comparisons[0].Ratio(synthetic.Legacy.Name+" · after", synthetic.Legacy.Name+" · before", comparison.FigureFull); full == nil || !full.Differs ||
+	if full := s.Comparisons[0].Ratio(reportstest.Legacy.Name+" · after", reportstest.Legacy.Name+" · before", comparison.FigureFull); full == nil || !full.Differs ||
 		full.Ratio < 0.45 || full.Ratio > 0.55 || full.Paired || full.Pairs != 0 || full.NB != 8 || full.Low == nil {
 		t.Errorf("comparison %+v", full)
 	}
@@ -88,14 +88,14 @@ func TestRunsOfOtherSizes(t *testing.T) {
 	var dirs []string
 	for _, size := range []int{300, 1000, 3000} {
 		dir := filepath.Join(root, doc.Grouped(int64(size)))
-		synthetic.Run{ID: dir, Scenario: "cold-start", Subjects: []synthetic.Subject{synthetic.Legacy}, Sizes: []int{size}, Reps: 3}.Write(t, dir)
+		reportstest.Run{ID: dir, Scenario: "cold-start", Subjects: []reportstest.Subject{reportstest.Legacy}, Sizes: []int{size}, Reps: 3}.Write(t, dir)
 		dirs = append(dirs, dir)
 	}
 	s, err := Build(dirs, "", Options{NoPNG: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(s.Growth) == 0 || s.Growth[0].Series != synthetic.Legacy.Name || len(s.Growth[0].Sizes) != 3 {
+	if len(s.Growth) == 0 || s.Growth[0].Series != reportstest.Legacy.Name || len(s.Growth[0].Sizes) != 3 {
 		t.Errorf("growth %+v", s.Growth)
 	}
 	if len(s.Comparisons) != 0 {
@@ -105,7 +105,7 @@ func TestRunsOfOtherSizes(t *testing.T) {
 
 func TestTornLastLine(t *testing.T) {
 	dir := t.TempDir()
-	y := synthetic.Run{ID: "torn", Scenario: "cold-start", Subjects: []synthetic.Subject{synthetic.Legacy}, Sizes: []int{500}, Reps: 2, Status: "interrupted"}
+	y := reportstest.Run{ID: "torn", Scenario: "cold-start", Subjects: []reportstest.Subject{reportstest.Legacy}, Sizes: []int{500}, Reps: 2, Status: "interrupted"}
 	y.Write(t, dir)
 	path := filepath.Join(dir, "records.jsonl")
 	whole, err := os.ReadFile(path)
@@ -137,7 +137,7 @@ func TestTornLastLine(t *testing.T) {
 
 // TestFailedSyncs: failed syncs are counted, and their durations left out.
 func TestFailedSyncs(t *testing.T) {
-	y := synthetic.Run{ID: "failing", Scenario: "steady-churn", Subjects: []synthetic.Subject{synthetic.Legacy}, Sizes: []int{500}, Reps: 2, Churn: 40, Failed: 2}
+	y := reportstest.Run{ID: "failing", Scenario: "steady-churn", Subjects: []reportstest.Subject{reportstest.Legacy}, Sizes: []int{500}, Reps: 2, Churn: 40, Failed: 2}
 	s := buildOf(t, y, t.TempDir(), Options{NoPNG: true})
 	partial := slices.IndexFunc(s.Rows, func(r sections.Row) bool { return r.Metric == raw.PartialSync })
 	if s.Rows[partial].Max >= 9 || !hasWarning(s, "4 syncs failed") {
@@ -167,7 +167,7 @@ func TestSparse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			synthetic.Run{ID: name, Scenario: "x", Sizes: []int{1}}.Write(t, dir)
+			reportstest.Run{ID: name, Scenario: "x", Sizes: []int{1}}.Write(t, dir)
 			var lines strings.Builder
 			for _, r := range records {
 				if err := json.NewEncoder(&lines).Encode(r); err != nil {
@@ -190,7 +190,7 @@ func TestSparse(t *testing.T) {
 // TestRuleMismatch: a warning appears if the kernel's rule count differs from the expected number.
 func TestRuleMismatch(t *testing.T) {
 	dir := t.TempDir()
-	y := synthetic.Run{ID: "rules", Scenario: "cold-start", Subjects: []synthetic.Subject{synthetic.Legacy}, Sizes: []int{500}, Reps: 2}
+	y := reportstest.Run{ID: "rules", Scenario: "cold-start", Subjects: []reportstest.Subject{reportstest.Legacy}, Sizes: []int{500}, Reps: 2}
 	s := buildOf(t, y, dir, Options{NoPNG: true})
 	if hasWarning(s, "expected numbers") {
 		t.Errorf("warnings %q", s.Warnings)

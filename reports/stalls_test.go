@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"synclab/bench/raw"
-	"synclab/reports/synthetic"
+	"synclab/reports/reportstest"
 )
 
 // A stall of the kernel is in the verdict, with the subject during whose repetition it was. Where the log could not be
@@ -25,7 +25,7 @@ func TestStalls(t *testing.T) {
 		{"no log", []raw.Record{{Metric: raw.StallsUnobserved, Value: 1, Unit: "count", Error: "/dev/kmsg: permission denied"}}, unobserved, "The kernel stalled"},
 	} {
 		t.Run(c.what, func(t *testing.T) {
-			y := synthetic.StreamRun(synthetic.StreamModels[2:3], 2, 1, 200, 1)
+			y := reportstest.StreamRun(reportstest.StreamModels[2:3], 2, 1, 200, 1)
 			y.Records = append(c.records, raw.Record{Metric: raw.ColdStart, Value: 2, Unit: "s"})
 			for i := range y.Records {
 				r := &y.Records[i]

@@ -10,31 +10,31 @@ import (
 	"synclab/bench/raw"
 	"synclab/reports/comparison"
 	"synclab/reports/estimate"
+	"synclab/reports/reportstest"
 	"synclab/reports/sections"
-	"synclab/reports/synthetic"
 	"synclab/scenarios"
 )
 
 // Each kind of target is judged by the figures of its cell. A figure that was not measured is no failure. A stopped
 // subject has bounds.
 func TestTargets(t *testing.T) {
-	y := synthetic.FiveSizes() // synclab grows with powers of 1.2 (legacy) and 1.9 (nft); kube-proxy/iptables-nft is stopped at 8,000
+	y := reportstest.FiveSizes() // synclab grows with powers of 1.2 (legacy) and 1.9 (nft); kube-proxy/iptables-nft is stopped at 8,000
 	y.Targets = []scenarios.Target{
-		{Figure: "full_sync", Services: 2000, Subject: synthetic.Legacy.Name, Beside: synthetic.ProxyLegacy.Name, Times: 1.5},
-		{Figure: "full_sync", Services: 2000, Subject: synthetic.Legacy.Name, Beside: synthetic.ProxyLegacy.Name, Times: 1e3},
-		{Figure: "full_sync", Services: 2000, Subject: synthetic.Legacy.Name, AtMost: time.Hour},
-		{Figure: "full_sync", Services: 2000, Subject: synthetic.Legacy.Name, AtMost: time.Millisecond},
-		{Figure: "full_sync", Services: 8000, Subject: synthetic.Legacy.Name, From: 500, Exponent: 1.5},
-		{Figure: "full_sync", Services: 8000, Subject: synthetic.NFT.Name, From: 500, Exponent: 1.5},
-		{Figure: "full_sync", Services: 9000, Subject: synthetic.Legacy.Name, From: 500, Exponent: 1.5},
+		{Figure: "full_sync", Services: 2000, Subject: reportstest.Legacy.Name, Beside: reportstest.ProxyLegacy.Name, Times: 1.5},
+		{Figure: "full_sync", Services: 2000, Subject: reportstest.Legacy.Name, Beside: reportstest.ProxyLegacy.Name, Times: 1e3},
+		{Figure: "full_sync", Services: 2000, Subject: reportstest.Legacy.Name, AtMost: time.Hour},
+		{Figure: "full_sync", Services: 2000, Subject: reportstest.Legacy.Name, AtMost: time.Millisecond},
+		{Figure: "full_sync", Services: 8000, Subject: reportstest.Legacy.Name, From: 500, Exponent: 1.5},
+		{Figure: "full_sync", Services: 8000, Subject: reportstest.NFT.Name, From: 500, Exponent: 1.5},
+		{Figure: "full_sync", Services: 9000, Subject: reportstest.Legacy.Name, From: 500, Exponent: 1.5},
 		{Figure: "full_sync", Services: 2000, Subject: "synclab/nftables", AtMost: time.Hour}, // this subject was not selected
-		{Figure: "cold_start", Services: 8000, Subject: synthetic.Legacy.Name, Beside: synthetic.ProxyNft.Name, Times: 2},
-		{Figure: "cold_start", Services: 8000, Subject: synthetic.Legacy.Name, Beside: synthetic.ProxyNft.Name, Times: 1e6},
-		{Figure: "cold_start", Services: 8000, Subject: synthetic.ProxyNft.Name, AtMost: 24 * time.Hour},
-		{Figure: "cold_start", Services: 8000, Subject: synthetic.ProxyNft.Name, AtMost: time.Millisecond},
-		{Figure: "total_peak_rss", Services: 8000, Subject: synthetic.Legacy.Name, From: 500, Exponent: 1},
-		{Figure: "cold_start", Services: 8000, Subject: synthetic.ProxyNft.Name, From: 500, Exponent: 9},
-		{Figure: "total_peak_rss", Services: 2000, Subject: synthetic.Legacy.Name, Beside: synthetic.ProxyLegacy.Name, Times: 100},
+		{Figure: "cold_start", Services: 8000, Subject: reportstest.Legacy.Name, Beside: reportstest.ProxyNft.Name, Times: 2},
+		{Figure: "cold_start", Services: 8000, Subject: reportstest.Legacy.Name, Beside: reportstest.ProxyNft.Name, Times: 1e6},
+		{Figure: "cold_start", Services: 8000, Subject: reportstest.ProxyNft.Name, AtMost: 24 * time.Hour},
+		{Figure: "cold_start", Services: 8000, Subject: reportstest.ProxyNft.Name, AtMost: time.Millisecond},
+		{Figure: "total_peak_rss", Services: 8000, Subject: reportstest.Legacy.Name, From: 500, Exponent: 1},
+		{Figure: "cold_start", Services: 8000, Subject: reportstest.ProxyNft.Name, From: 500, Exponent: 9},
+		{Figure: "total_peak_rss", Services: 2000, Subject: reportstest.Legacy.Name, Beside: reportstest.ProxyLegacy.Name, Times: 100},
 	}
 	dir := t.TempDir()
 	s := buildOf(t, y, dir, Options{NoPNG: true})
@@ -66,12 +66,12 @@ func TestTargets(t *testing.T) {
 
 // A target is about the machine's own kernel, whatever the names of other kernels are.
 func TestTargetsOfKernels(t *testing.T) {
-	y := synthetic.FiveSizes()
+	y := reportstest.FiveSizes()
 	y.Sizes = []int{500, 2000}
 	y.Targets = []scenarios.Target{
-		{Figure: "full_sync", Services: 2000, Subject: synthetic.Legacy.Name, AtMost: time.Hour},
-		{Figure: "full_sync", Services: 2000, Subject: synthetic.Legacy.Name, From: 500, Exponent: 1.5},
-		{Figure: "full_sync", Services: 2000, Subject: synthetic.Legacy.Name, Beside: synthetic.ProxyLegacy.Name, Times: 1.5},
+		{Figure: "full_sync", Services: 2000, Subject: reportstest.Legacy.Name, AtMost: time.Hour},
+		{Figure: "full_sync", Services: 2000, Subject: reportstest.Legacy.Name, From: 500, Exponent: 1.5},
+		{Figure: "full_sync", Services: 2000, Subject: reportstest.Legacy.Name, Beside: reportstest.ProxyLegacy.Name, Times: 1.5},
 	}
 	for name, kernels := range map[string][]string{"both": {"6.12", raw.HostKernel}, "a guest": {"6.12"}} {
 		whole, dir := filepath.Join(t.TempDir(), "whole"), filepath.Join(t.TempDir(), "run")

@@ -10,19 +10,19 @@ import (
 	"synclab/reports/estimate"
 	"synclab/reports/front"
 	"synclab/reports/records"
+	"synclab/reports/reportstest"
 	"synclab/reports/sections"
-	"synclab/reports/synthetic"
 	"synclab/scenarios"
 )
 
 // someModels are kube-proxy's list of rules, another list, and a tree, which the fits must distinguish.
-func someModels() []synthetic.PacketModel {
-	return []synthetic.PacketModel{synthetic.PacketModels[0], synthetic.PacketModels[3], synthetic.PacketModels[4]}
+func someModels() []reportstest.PacketModel {
+	return []reportstest.PacketModel{reportstest.PacketModels[0], reportstest.PacketModels[3], reportstest.PacketModels[4]}
 }
 
 // TestPacketFits recovers the parameters of the run.
 func TestPacketFits(t *testing.T) {
-	s := buildOf(t, synthetic.TraversalRun(someModels(), []int{1000, 5000}, 6, 60), t.TempDir(), Options{NoPNG: true})
+	s := buildOf(t, reportstest.TraversalRun(someModels(), []int{1000, 5000}, 6, 60), t.TempDir(), Options{NoPNG: true})
 	if want := 3 * 2 * 4; len(s.Packets) != want {
 		t.Fatalf("%d costs, want subjects × sizes × methods = %d", len(s.Packets), want)
 	}
@@ -66,7 +66,7 @@ func TestPacketFits(t *testing.T) {
 
 // The figure of the last Service, and so each target, excludes other methods and kinds of destinations.
 func TestFirstPacketTarget(t *testing.T) {
-	y := synthetic.TraversalRun(someModels(), []int{1000, 5000}, 6, 20)
+	y := reportstest.TraversalRun(someModels(), []int{1000, 5000}, 6, 20)
 	y.Scenario.Targets = []scenarios.Target{
 		{Figure: "first_packet", Services: 5000, Subject: "synclab/iptables-legacy-tree", Beside: "kube-proxy/iptables-legacy", Times: 5},
 		{Figure: "first_packet", Services: 5000, Subject: "synclab/iptables-legacy-tree", From: 1000, Exponent: 0.05},
@@ -114,7 +114,7 @@ func TestFlatness(t *testing.T) {
 // TestPacketOutputs: the section, the plots and the terminal's lines exist, and only with such records.
 func TestPacketOutputs(t *testing.T) {
 	dir := t.TempDir()
-	s := buildOf(t, synthetic.TraversalRun(synthetic.PacketModels, []int{1000, 5000}, 1, 30), dir, Options{NoPNG: true})
+	s := buildOf(t, reportstest.TraversalRun(reportstest.PacketModels, []int{1000, 5000}, 1, 30), dir, Options{NoPNG: true})
 	terminal, markdown := outputs(t, dir, s)
 	page := readPage(t, dir)
 	for _, want := range []string{`id="packets"`, "no endpoints (reject)", "load balancer, source ranges", "Per rule, and whether the position matters", "empty ruleset", "5,007"} {
@@ -129,7 +129,7 @@ func TestPacketOutputs(t *testing.T) {
 	}
 	for _, name := range []string{"first-packet-by-position", "first-packet-vs-services", "flows-by-position", "flows-vs-services"} {
 		svg := string(plotNamed(t, s, name).Markup)
-		for _, m := range synthetic.PacketModels {
+		for _, m := range reportstest.PacketModels {
 			if !strings.Contains(svg, m.Subject) {
 				t.Errorf("%s lacks %s", name, m.Subject)
 			}
@@ -148,7 +148,7 @@ func TestPacketOutputs(t *testing.T) {
 }
 
 func TestPacketsGolden(t *testing.T) {
-	s := buildOf(t, synthetic.TraversalRun(synthetic.PacketModels, []int{5000}, 2, 40), t.TempDir(), Options{NoPNG: true})
+	s := buildOf(t, reportstest.TraversalRun(reportstest.PacketModels, []int{5000}, 2, 40), t.TempDir(), Options{NoPNG: true})
 	var b bytes.Buffer
 	if err := front.Terminal(&b, s); err != nil {
 		t.Fatal(err)
@@ -164,7 +164,7 @@ func TestFewPackets(t *testing.T) {
 		"one flow":     {{Subject: "a/b", Services: 10, Rep: 1, Metric: raw.FirstPacket, Value: 3e-6, Unit: "s", Position: &one, Method: "echo"}},
 		"one kind":     {{Subject: "a/b", Services: 10, Rep: 1, Metric: raw.FirstPacket, Value: 3e-6, Unit: "s", Target: "reject"}},
 	} {
-		y := synthetic.Recorded{Scenario: scenarios.Scenario{Name: "x"}, Reps: 1, Records: records}
+		y := reportstest.Recorded{Scenario: scenarios.Scenario{Name: "x"}, Reps: 1, Records: records}
 		if s := buildOf(t, y, t.TempDir(), Options{NoPNG: true}); len(s.Packets) != 1 {
 			t.Errorf("%s: %+v", name, s.Packets)
 		}

@@ -16,9 +16,9 @@ import (
 	"k8s.io/utils/clock"
 	testclock "k8s.io/utils/clock/testing"
 
+	"synclab/bench/internal/rigtest"
 	"synclab/bench/pass"
 	"synclab/bench/raw"
-	"synclab/bench/rig"
 	"synclab/proxier"
 	"synclab/proxier/iptables"
 	"synclab/scenarios"
@@ -45,7 +45,7 @@ func newFollowing(t *testing.T, clk clock.WithTicker, feed string) *following {
 	t.Helper()
 	shape := scenarios.Shape{Services: 40, Types: map[string]float64{"NodePort": 0.2}}
 	f := &following{Faults: newFaults(&pass.Env{Clock: clk, Messages: pass.NewMessageWriter(io.Discard)}), model: iptables.NewModel(corev1.IPv4Protocol)}
-	f.Feed, f.Scenario.Shape, f.World = feed, shape, rig.World(t, shape)
+	f.Feed, f.Scenario.Shape, f.World = feed, shape, rigtest.World(t, shape)
 	f.Fail = func(err error) { t.Error(err) }
 	f.Play = func(ctx context.Context, _ string, plan func() (sim.Trace, error)) error {
 		trace, err := plan()

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
+	"synclab/bench/internal/rigtest"
 	"synclab/bench/netns"
-	"synclab/bench/rig"
 	"synclab/proxier/iptables"
 	"synclab/proxier/kernel"
 )
@@ -25,7 +25,7 @@ func TestFlushTable(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%s", variant, family), func(t *testing.T) {
 				netns.Fresh(t)
 				restore := func() {
-					rig.Run(t, "*nat\n:A - [0:0]\n-A OUTPUT -j A\nCOMMIT\n*filter\n:B - [0:0]\n-A OUTPUT -j B\nCOMMIT\n",
+					rigtest.Run(t, "*nat\n:A - [0:0]\n-A OUTPUT -j A\nCOMMIT\n*filter\n:B - [0:0]\n-A OUTPUT -j B\nCOMMIT\n",
 						iptables.Binary(variant, family, "restore"))
 				}
 				count := func(table string) string {

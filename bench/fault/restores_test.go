@@ -18,10 +18,10 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 
 	"synclab/bench/host"
+	"synclab/bench/internal/rigtest"
 	"synclab/bench/netns"
 	"synclab/bench/pass"
 	"synclab/bench/raw"
-	"synclab/bench/rig"
 	"synclab/bench/subject"
 	"synclab/proxier"
 	"synclab/proxier/kernel"
@@ -47,7 +47,7 @@ func written(t *testing.T, name string) *Faults {
 		t.Skipf("%v %v", err, about.Available())
 	}
 	netns.Fresh(t)
-	rig.New(t, rig.World(t, scenarios.Shape{Services: 20, WithoutEndpoint: 0.1}), about, nil).Sync(t)
+	rigtest.New(t, rigtest.World(t, scenarios.Shape{Services: 20, WithoutEndpoint: 0.1}), about, nil).Sync(t)
 	e := &pass.Env{About: about, Variant: about.Variant, Families: []corev1.IPFamily{corev1.IPv4Protocol}, Clock: clock.RealClock{}}
 	return newFaults(e)
 }

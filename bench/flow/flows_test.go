@@ -13,9 +13,9 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/utils/ptr"
 
+	"synclab/bench/internal/rigtest"
 	"synclab/bench/netns"
 	"synclab/bench/pass"
-	"synclab/bench/rig"
 	"synclab/bench/subject"
 	"synclab/bench/traffic"
 	"synclab/proxier/config"
@@ -35,8 +35,8 @@ func TestFlowsAreSpread(t *testing.T) {
 				t.Skipf("%v %v", err, about.Available())
 			}
 			netns.Fresh(t)
-			world := rig.World(t, scenarios.Shape{Services: 50, Protocols: map[string]float64{"UDP": 0.3}})
-			made := rig.New(t, world, about, nil)
+			world := rigtest.World(t, scenarios.Shape{Services: 50, Protocols: map[string]float64{"UDP": 0.3}})
+			made := rigtest.New(t, world, about, nil)
 			r := &Flows{Env: &pass.Env{Lab: &netns.Lab{}, World: world, Config: config.New(), Families: []corev1.IPFamily{corev1.IPv4Protocol}}}
 			r.Scenario = scenarios.Scenario{Shape: scenarios.Shape{PodCIDRs: []string{"10.128.0.0/9"}, PodNetwork: test.network}}
 			r.FindNode()
@@ -58,7 +58,7 @@ func TestFlowsAreSpread(t *testing.T) {
 					targets = append(targets, traffic.Target{Service: name, Family: corev1.IPv4Protocol, Protocol: at.protocol, Addr: at.addr})
 				}
 			}
-			const flows = 100 * rig.Endpoints // of each
+			const flows = 100 * rigtest.Endpoints // of each
 			reached := []map[netip.AddrPort]int{{}, {}}
 			done := make(chan struct{})
 			n := 0
@@ -81,8 +81,8 @@ func TestFlowsAreSpread(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i, counts := range reached {
-				if len(counts) != rig.Endpoints {
-					t.Errorf("%s %s: reached %v, want %d endpoints", targets[i].Protocol, targets[i].Service, counts, rig.Endpoints)
+				if len(counts) != rigtest.Endpoints {
+					t.Errorf("%s %s: reached %v, want %d endpoints", targets[i].Protocol, targets[i].Service, counts, rigtest.Endpoints)
 				}
 				for by, count := range counts {
 					if count < 40 || count > 180 { // 100 ± six standard deviations

@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/kube-proxy/config/v1alpha1"
 
-	"synclab/bench/rig"
+	"synclab/bench/internal/rigtest"
 	"synclab/proxier/config"
 	"synclab/proxier/iptables"
 	"synclab/scenarios"
@@ -15,10 +15,10 @@ import (
 // The closed form reports which rules it cannot predict. One family may have no pod range.
 func TestClosedForms(t *testing.T) {
 	const services = 3
-	objects := rig.World(t, scenarios.Shape{Services: services}).Objects()
+	objects := rigtest.World(t, scenarios.Shape{Services: services}).Objects()
 	no := false
 	// The shared chains' rules, and for each Service a dispatch rule and three for each endpoint.
-	without := 5 + services*(1+3*rig.Endpoints)
+	without := 5 + services*(1+3*rigtest.Endpoints)
 	for name, c := range map[string]struct {
 		change func(*v1alpha1.KubeProxyConfiguration)
 		nat    int // 0: does not apply

@@ -10,9 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/host"
+	"synclab/bench/internal/rigtest"
 	"synclab/bench/netns"
 	"synclab/bench/pass"
-	"synclab/bench/rig"
 	"synclab/bench/subject"
 	"synclab/bench/walk"
 	"synclab/proxier/config"
@@ -39,7 +39,7 @@ func probed(t *testing.T, about subject.Spec, shape scenarios.Shape) *Probes {
 		t.Fatal(err)
 	}
 	shape.Fill()
-	world, err := world.NewWorld(shape, rig.Seed)
+	world, err := world.NewWorld(shape, rigtest.Seed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestCrossedAsTheKernelCounts(t *testing.T) {
 			if r.protocol != protocol {
 				t.Fatalf("the probe's protocol is %s", r.protocol)
 			}
-			made := rig.New(t, r.World, about, nil)
+			made := rigtest.New(t, r.World, about, nil)
 			made.Sync(t)
 			targets := targetsOf(t, r, made)
 			counts, err := r.countCrossed(t.Context(), corev1.IPv4Protocol, targets)
@@ -121,7 +121,7 @@ func TestCrossedAsTheKernelCounts(t *testing.T) {
 }
 
 // targetsOf returns the targets of a probe: the first and the last position, the miss, and all kinds.
-func targetsOf(t *testing.T, r *Probes, made *rig.Rig) []Target {
+func targetsOf(t *testing.T, r *Probes, made *rigtest.Rig) []Target {
 	t.Helper()
 	frontends, _ := made.Proxier.Dispatch(corev1.IPv4Protocol)
 	at := map[netip.AddrPort]int{}
@@ -157,7 +157,7 @@ func savedCounters(t *testing.T, variant iptables.Variant) counted {
 	}
 	all := counted{}
 	table := ""
-	for line := range strings.Lines(rig.Run(t, "", binary, "-c")) {
+	for line := range strings.Lines(rigtest.Run(t, "", binary, "-c")) {
 		line = strings.TrimSpace(line)
 		if strings.HasPrefix(line, "*") {
 			table = line[1:]

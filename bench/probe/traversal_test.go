@@ -15,8 +15,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"synclab/bench/internal/rigtest"
 	"synclab/bench/netns"
-	"synclab/bench/rig"
 )
 
 // Every packet is a separate flow that crosses the rules. Table nat, which sees only the first packet of a flow, counts
@@ -37,9 +37,9 @@ func TestTraversalWalksTheRules(t *testing.T) {
 	} {
 		t.Run(test.tool+"/"+string(test.protocol), func(t *testing.T) {
 			protocol := strings.ToLower(string(test.protocol))
-			rig.Network(t)
+			rigtest.Network(t)
 			pod := netip.AddrPortFrom(netip.MustParseAddr(test.pod), 8080)
-			rig.Run(t, fmt.Sprintf("*nat\n:SERVICES - [0:0]\n-A OUTPUT -j SERVICES\n"+
+			rigtest.Run(t, fmt.Sprintf("*nat\n:SERVICES - [0:0]\n-A OUTPUT -j SERVICES\n"+
 				"-A SERVICES -d %s -p %s -m %s --dport 80 -j DNAT --to-destination %s\n"+
 				"-A POSTROUTING -d %s -j RETURN\nCOMMIT\n", test.service, protocol, protocol, pod, test.pod), test.tool+"-restore")
 			service := netip.AddrPortFrom(netip.MustParseAddr(test.service), 80)
@@ -79,7 +79,7 @@ func TestTraversalWalksTheRules(t *testing.T) {
 // packets returns the counter of the first rule of a nat chain.
 func packets(t *testing.T, tool, chain string) int {
 	t.Helper()
-	lines := strings.Split(rig.Run(t, "", tool, "-t", "nat", "-nvxL", chain), "\n")
+	lines := strings.Split(rigtest.Run(t, "", tool, "-t", "nat", "-nvxL", chain), "\n")
 	n, err := strconv.Atoi(strings.Fields(lines[2])[0])
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +89,7 @@ func packets(t *testing.T, tool, chain string) int {
 
 // Same seed, same order; positions are interleaved.
 func TestTraversalOrder(t *testing.T) {
-	rig.Network(t)
+	rigtest.Network(t)
 	order := func(seed uint64) (positions []int) {
 		to := netip.MustParseAddrPort("10.96.0.1:80")
 		err := MeasureTraversal(t.Context(), TraversalOptions{
@@ -113,7 +113,7 @@ func TestTraversalOrder(t *testing.T) {
 }
 
 func TestTraversalErrors(t *testing.T) {
-	rig.Network(t)
+	rigtest.Network(t)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	seeded := rand.New(rand.NewPCG(1, 2))

@@ -16,7 +16,7 @@ import (
 	"synclab/reports/comparison"
 	"synclab/reports/estimate"
 	"synclab/reports/records"
-	"synclab/reports/synthetic"
+	"synclab/reports/reportstest"
 	"synclab/scenarios"
 )
 
@@ -48,35 +48,35 @@ func terminalDiff(t *testing.T, d *Diff) string {
 }
 
 func TestAccess(t *testing.T) {
-	before, after := synthetic.Pair(t, synthetic.Churning, func(y *synthetic.Run) { y.Subjects[0].Base *= 1.4 })
+	before, after := reportstest.Pair(t, reportstest.Churning, func(y *reportstest.Run) { y.Subjects[0].Base *= 1.4 })
 	var page bytes.Buffer
 	if err := compared(t, before, after, Options{}).Page(&page); err != nil {
 		t.Fatal(err)
 	}
-	synthetic.CheckAccess(t, page.Bytes())
+	reportstest.CheckAccess(t, page.Bytes())
 }
 
 // TestDiff: a slower figure is found, with its ratio, and no other figure is called slower.
 func TestDiff(t *testing.T) {
-	before, after := synthetic.Pair(t, synthetic.Churning, func(y *synthetic.Run) { y.Subjects[0].Base *= 1.4 })
+	before, after := reportstest.Pair(t, reportstest.Churning, func(y *reportstest.Run) { y.Subjects[0].Base *= 1.4 })
 	d := compared(t, before, after, Options{})
-	full := d.row(t, synthetic.Legacy.Name, comparison.FigureFull)
+	full := d.row(t, reportstest.Legacy.Name, comparison.FigureFull)
 	if full.Verdict != Slower || !full.Beyond || full.Low == nil || *full.Low > 1.4 || *full.High < 1.4 || *full.Low < 1.3 || *full.P > 0.001 || *full.Adjusted < *full.P ||
 		full.RepetitionsBefore != 8 || full.RepetitionsAfter != 8 {
 		t.Errorf("full sync %+v", full)
 	}
 	for _, r := range d.Rows {
-		changed := r.Subject == synthetic.Legacy.Name && slices.Contains([]string{comparison.FigureFull, comparison.FigureFullSys, "restore", comparison.FigureNPL99}, r.Figure)
+		changed := r.Subject == reportstest.Legacy.Name && slices.Contains([]string{comparison.FigureFull, comparison.FigureFullSys, "restore", comparison.FigureNPL99}, r.Figure)
 		if !changed && (r.Verdict == Slower || r.Verdict == Faster || r.Beyond) {
 			t.Errorf("%s of %s is %s: %s", r.Figure, r.Subject, r.Verdict, r.ratioText())
 		}
 	}
-	if rules := d.row(t, synthetic.NFT.Name, comparison.FigureRules); !rules.Exact || rules.P != nil || rules.Verdict != Same || rules.Before.Value != 23020 {
+	if rules := d.row(t, reportstest.NFT.Name, comparison.FigureRules); !rules.Exact || rules.P != nil || rules.Verdict != Same || rules.Before.Value != 23020 {
 		t.Errorf("rules %+v", rules)
 	}
 	text := terminalDiff(t, d)
 	unwrapped := strings.Join(strings.Fields(text), " ")
-	for _, want := range []string{"slower, beyond 10 %", "same", "exact", "8+8", synthetic.Legacy.Name + " at 1,000 Services × 10: full sync from", "10 % more is allowed", "Benjamini-Hochberg"} {
+	for _, want := range []string{"slower, beyond 10 %", "same", "exact", "8+8", reportstest.Legacy.Name + " at 1,000 Services × 10: full sync from", "10 % more is allowed", "Benjamini-Hochberg"} {
 		if !strings.Contains(unwrapped, want) {
 			t.Errorf("the table lacks %q:\n%s", want, text)
 		}
@@ -90,13 +90,13 @@ func TestDiff(t *testing.T) {
 		t.Fatal(err)
 	}
 	open, folded, _ := strings.Cut(markdown.String(), "<details>")
-	if !strings.Contains(open, "| slower, beyond 10 % |") || strings.Contains(open, "| same |") || !strings.Contains(open, "- **✗ "+synthetic.Legacy.Name) ||
+	if !strings.Contains(open, "| slower, beyond 10 % |") || strings.Contains(open, "| same |") || !strings.Contains(open, "- **✗ "+reportstest.Legacy.Name) ||
 		!strings.Contains(folded, "| same |") || strings.Count(folded, "</details>") != 2 {
 		t.Errorf("Markdown:\n%s", markdown.String())
 	}
 
 	back := compared(t, after, before, Options{})
-	if full := back.row(t, synthetic.Legacy.Name, comparison.FigureFull); full.Verdict != Faster || full.Beyond || len(back.Beyond()) > 0 {
+	if full := back.row(t, reportstest.Legacy.Name, comparison.FigureFull); full.Verdict != Faster || full.Beyond || len(back.Beyond()) > 0 {
 		t.Errorf("in the other direction: %+v", full)
 	}
 	if _, err := json.Marshal(d); err != nil {
@@ -236,7 +236,7 @@ func TestPairs(t *testing.T) {
 
 // TestSubjects: of one run, two subjects are compared, by default the two that it has.
 func TestSubjects(t *testing.T) {
-	y := synthetic.Churning
+	y := reportstest.Churning
 	y.Reps = 10
 	dir := filepath.Join(t.TempDir(), "run")
 	y.Write(t, dir)
@@ -268,15 +268,15 @@ func TestSubjects(t *testing.T) {
 
 // TestDiffTooFew: three repetitions show no difference. As many as RepetitionsNeeded show one.
 func TestDiffTooFew(t *testing.T) {
-	y := synthetic.Churning
+	y := reportstest.Churning
 	y.Reps, y.Churn, y.Probe = 3, 0, 0
-	slower := func(y *synthetic.Run) { y.Subjects[0].Base *= 3 }
-	before, after := synthetic.Pair(t, y, slower)
+	slower := func(y *reportstest.Run) { y.Subjects[0].Base *= 3 }
+	before, after := reportstest.Pair(t, y, slower)
 	d := compared(t, before, after, Options{})
-	if full := d.row(t, synthetic.Legacy.Name, comparison.FigureFull); full.Verdict != TooFew || full.Beyond || full.Low != nil || math.Abs(*full.P-0.1) > 1e-9 {
+	if full := d.row(t, reportstest.Legacy.Name, comparison.FigureFull); full.Verdict != TooFew || full.Beyond || full.Low != nil || math.Abs(*full.P-0.1) > 1e-9 {
 		t.Errorf("full sync of 3 repetitions %+v", full)
 	}
-	if rules := d.row(t, synthetic.Legacy.Name, comparison.FigureRules); rules.Verdict != Same || !rules.Exact {
+	if rules := d.row(t, reportstest.Legacy.Name, comparison.FigureRules); rules.Verdict != Same || !rules.Exact {
 		t.Errorf("rules %+v", rules)
 	}
 	text := terminalDiff(t, d)
@@ -284,25 +284,25 @@ func TestDiffTooFew(t *testing.T) {
 		t.Errorf("repetitions needed: %d\n%s", d.RepetitionsNeeded, text)
 	}
 	y.Reps = d.RepetitionsNeeded
-	before, after = synthetic.Pair(t, y, slower)
-	if d = compared(t, before, after, Options{}); d.row(t, synthetic.Legacy.Name, comparison.FigureFull).Verdict != Slower || d.RepetitionsNeeded != 0 {
-		t.Errorf("with %d repetitions each: %+v", y.Reps, d.row(t, synthetic.Legacy.Name, comparison.FigureFull))
+	before, after = reportstest.Pair(t, y, slower)
+	if d = compared(t, before, after, Options{}); d.row(t, reportstest.Legacy.Name, comparison.FigureFull).Verdict != Slower || d.RepetitionsNeeded != 0 {
+		t.Errorf("with %d repetitions each: %+v", y.Reps, d.row(t, reportstest.Legacy.Name, comparison.FigureFull))
 	}
 	y.Reps = 1
-	before, after = synthetic.Pair(t, y, slower)
-	if d = compared(t, before, after, Options{}); d.row(t, synthetic.Legacy.Name, comparison.FigureFull).Verdict != TooFew || d.row(t, synthetic.Legacy.Name, comparison.FigureRules).Verdict != Same {
-		t.Errorf("of one repetition: %+v", d.row(t, synthetic.Legacy.Name, comparison.FigureFull))
+	before, after = reportstest.Pair(t, y, slower)
+	if d = compared(t, before, after, Options{}); d.row(t, reportstest.Legacy.Name, comparison.FigureFull).Verdict != TooFew || d.row(t, reportstest.Legacy.Name, comparison.FigureRules).Verdict != Same {
+		t.Errorf("of one repetition: %+v", d.row(t, reportstest.Legacy.Name, comparison.FigureFull))
 	}
 }
 
 // TestDiffThresholds: a figure's own threshold comes first, then that for all figures; flags come before the scenario.
 func TestDiffThresholds(t *testing.T) {
 	share := func(v float64) *float64 { return &v }
-	y := synthetic.Churning
+	y := reportstest.Churning
 	y.Churn, y.Probe = 0, 0
-	before, after := synthetic.Pair(t, y, func(y *synthetic.Run) { y.Subjects[0].Base *= 1.4 })
+	before, after := reportstest.Pair(t, y, func(y *reportstest.Run) { y.Subjects[0].Base *= 1.4 })
 	of := func(o Options) (threshold float64, beyond bool) {
-		r := compared(t, before, after, o).row(t, synthetic.Legacy.Name, comparison.FigureFull)
+		r := compared(t, before, after, o).row(t, reportstest.Legacy.Name, comparison.FigureFull)
 		if r.Verdict != Slower {
 			t.Fatalf("%+v", r)
 		}
@@ -322,10 +322,10 @@ func TestDiffThresholds(t *testing.T) {
 	check("of the figure", Options{All: share(0.5), Figures: map[string]float64{"full_sync": 0.05}}, 0.05)
 	check("off", Options{Figures: map[string]float64{"full_sync": -1}}, -1)
 	check("of another figure", Options{Figures: map[string]float64{"first_packet": 0.6}}, 0.1)
-	synthetic.EditRun(t, after, func(r *raw.Run) { r.Scenario.Thresholds = map[string]float64{"all": 0.7} })
+	reportstest.EditRun(t, after, func(r *raw.Run) { r.Scenario.Thresholds = map[string]float64{"all": 0.7} })
 	check("the scenario's", Options{}, 0.7)
 	check("the flag's and the scenario's", Options{All: share(0.2)}, 0.2)
-	synthetic.EditRun(t, after, func(r *raw.Run) { r.Scenario.Thresholds = map[string]float64{"full_sync": 0.6} })
+	reportstest.EditRun(t, after, func(r *raw.Run) { r.Scenario.Thresholds = map[string]float64{"full_sync": 0.6} })
 	check("the scenario's of the figure", Options{All: share(0.2)}, 0.6)
 	if d := compared(t, before, after, Options{}); len(d.Unlike) > 0 {
 		t.Errorf("different thresholds are listed as different scenarios: %+v", d.Unlike)
@@ -337,9 +337,9 @@ func TestDiffThresholds(t *testing.T) {
 
 // TestDiffCounts: counts are compared exactly, each with its threshold.
 func TestDiffCounts(t *testing.T) {
-	y := synthetic.Churning
+	y := reportstest.Churning
 	y.Reps, y.Churn = 1, 0
-	before, after := synthetic.Pair(t, y, func(*synthetic.Run) {})
+	before, after := reportstest.Pair(t, y, func(*reportstest.Run) {})
 	more := func(metric, from, to string) {
 		path := filepath.Join(after, "records.jsonl")
 		text, err := os.ReadFile(path)
@@ -357,13 +357,13 @@ func TestDiffCounts(t *testing.T) {
 	more("rules_kernel", "23011", "23012")
 	more("restore_bytes", "1800000", "1200000")
 	d := compared(t, before, after, Options{})
-	if r := d.row(t, synthetic.Legacy.Name, comparison.FigureRules); r.Verdict != Slower || !r.Exact || r.Beyond || r.verdictText() != "more, within 10 %" {
+	if r := d.row(t, reportstest.Legacy.Name, comparison.FigureRules); r.Verdict != Slower || !r.Exact || r.Beyond || r.verdictText() != "more, within 10 %" {
 		t.Errorf("one rule more: %+v, %s", r, r.verdictText())
 	}
-	if r := d.row(t, synthetic.Legacy.Name, "full_sync_bytes"); r.Verdict != Faster || !r.Exact {
+	if r := d.row(t, reportstest.Legacy.Name, "full_sync_bytes"); r.Verdict != Faster || !r.Exact {
 		t.Errorf("fewer bytes: %+v", r)
 	}
-	if d = compared(t, before, after, Options{Figures: map[string]float64{"rules": 0}}); !d.row(t, synthetic.Legacy.Name, comparison.FigureRules).Beyond {
+	if d = compared(t, before, after, Options{Figures: map[string]float64{"rules": 0}}); !d.row(t, reportstest.Legacy.Name, comparison.FigureRules).Beyond {
 		t.Error("one rule more does not exceed a threshold of 0")
 	}
 }
@@ -371,13 +371,13 @@ func TestDiffCounts(t *testing.T) {
 // TestDiffUnlike: the output lists the runs' differences and the cells of only one run. Runs without a common cell are
 // an error.
 func TestDiffUnlike(t *testing.T) {
-	y := synthetic.Churning
+	y := reportstest.Churning
 	y.Churn, y.Probe = 0, 0
-	before, after := synthetic.Pair(t, y, func(y *synthetic.Run) {
-		y.Subjects = []synthetic.Subject{synthetic.Legacy, synthetic.ProxyLegacy}
+	before, after := reportstest.Pair(t, y, func(y *reportstest.Run) {
+		y.Subjects = []reportstest.Subject{reportstest.Legacy, reportstest.ProxyLegacy}
 		y.Sizes = []int{1000, 2000}
 	})
-	synthetic.EditRun(t, after, func(r *raw.Run) {
+	reportstest.EditRun(t, after, func(r *raw.Run) {
 		r.Versions.Kernel, r.Versions.Synclab, r.Machine.CPUs, r.Seed, r.Feed, r.Status = "6.1.0", "v0.2.0", 8, 9, raw.FeedAPI, "interrupted"
 		r.Scenario.Proxy.MinSyncPeriod = 5e9
 		r.Scenario.Steps = []scenarios.Step{{Churn: &scenarios.Churn{Rate: 3}}}
@@ -397,8 +397,8 @@ func TestDiffUnlike(t *testing.T) {
 	}
 	text := terminalDiff(t, d)
 	for _, want := range []string{"warning: different kernel: 6.18.0 → 6.1.0", "compared: synclab: v0.1.0 → v0.2.0", "warning: different proxy.minSyncPeriod: none → 5s",
-		"warning: the run after is not complete: its status is interrupted", synthetic.NFT.Name + " · 1,000 Services × 10 endpoints · steady-churn: only before",
-		synthetic.ProxyLegacy.Name + " · 2,000 Services × 10 endpoints · steady-churn: only after"} {
+		"warning: the run after is not complete: its status is interrupted", reportstest.NFT.Name + " · 1,000 Services × 10 endpoints · steady-churn: only before",
+		reportstest.ProxyLegacy.Name + " · 2,000 Services × 10 endpoints · steady-churn: only after"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the table lacks %q:\n%s", want, text)
 		}
@@ -407,7 +407,7 @@ func TestDiffUnlike(t *testing.T) {
 		t.Errorf("absent %+v", d.Absent)
 	}
 
-	before, after = synthetic.Pair(t, y, func(y *synthetic.Run) { y.Sizes = []int{500} })
+	before, after = reportstest.Pair(t, y, func(y *reportstest.Run) { y.Sizes = []int{500} })
 	if _, err := Compare(before, after, Options{}); !errors.Is(err, ErrNothingInCommon) || !strings.Contains(err.Error(), "500 Services") {
 		t.Errorf("other sizes: %v", err)
 	}
@@ -421,21 +421,21 @@ func TestDiffUnlike(t *testing.T) {
 
 // TestDiffStopped: a subject that no longer finishes is beyond any threshold, with any number of repetitions.
 func TestDiffStopped(t *testing.T) {
-	y := synthetic.Run{Scenario: "cold-start", Subjects: []synthetic.Subject{synthetic.ProxyNft}, Sizes: []int{2000}, Reps: 2, Outside: true}
-	before, after := synthetic.Pair(t, y, func(y *synthetic.Run) { y.Subjects[0].Base *= 50; y.StopAt = 600 })
+	y := reportstest.Run{Scenario: "cold-start", Subjects: []reportstest.Subject{reportstest.ProxyNft}, Sizes: []int{2000}, Reps: 2, Outside: true}
+	before, after := reportstest.Pair(t, y, func(y *reportstest.Run) { y.Subjects[0].Base *= 50; y.StopAt = 600 })
 	d := compared(t, before, after, Options{})
-	cold := d.row(t, synthetic.ProxyNft.Name, comparison.FigureCold)
+	cold := d.row(t, reportstest.ProxyNft.Name, comparison.FigureCold)
 	if cold.Verdict != Slower || !cold.Beyond || cold.Low != nil || !strings.HasPrefix(cold.ratioText(), "> ") {
 		t.Errorf("cold start %+v, %s", cold, cold.ratioText())
 	}
-	if text := terminalDiff(t, d); !strings.Contains(text, "> 600 s") || !strings.Contains(text, "warning: after: "+synthetic.ProxyNft.Name) {
+	if text := terminalDiff(t, d); !strings.Contains(text, "> 600 s") || !strings.Contains(text, "warning: after: "+reportstest.ProxyNft.Name) {
 		t.Errorf("the table:\n%s", text)
 	}
-	if full := d.row(t, synthetic.ProxyNft.Name, comparison.FigureFull); full.Verdict != OnlyBefore {
+	if full := d.row(t, reportstest.ProxyNft.Name, comparison.FigureFull); full.Verdict != OnlyBefore {
 		t.Errorf("full sync %+v", full)
 	}
 	back := compared(t, after, before, Options{})
-	if cold := back.row(t, synthetic.ProxyNft.Name, comparison.FigureCold); cold.Verdict != Faster || cold.Beyond {
+	if cold := back.row(t, reportstest.ProxyNft.Name, comparison.FigureCold); cold.Verdict != Faster || cold.Beyond {
 		t.Errorf("in the other direction: %+v", cold)
 	}
 }
@@ -444,7 +444,7 @@ func TestDiffStopped(t *testing.T) {
 func TestDiffFlows(t *testing.T) {
 	position := 0
 	write := func(dir string, misroutes int, repaired float64, never bool) {
-		synthetic.Run{ID: dir, Scenario: "x", Sizes: []int{1}}.Write(t, dir)
+		reportstest.Run{ID: dir, Scenario: "x", Sizes: []int{1}}.Write(t, dir)
 		var lines strings.Builder
 		put := func(rep int, r raw.Record) {
 			r.Scenario, r.Subject, r.Services, r.Endpoints, r.Rep = "x", "a/b", 10, 1, rep

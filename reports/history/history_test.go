@@ -19,7 +19,7 @@ import (
 	"synclab/reports/diff"
 	"synclab/reports/estimate"
 	"synclab/reports/records"
-	"synclab/reports/synthetic"
+	"synclab/reports/reportstest"
 )
 
 // simulated makes the entries of runs without a change, but for the first figure of the last runs, which is slower. Runs
@@ -189,14 +189,14 @@ func folders(t *testing.T, runs int) string {
 	root := t.TempDir()
 	for i := range runs {
 		dir := filepath.Join(root, fmt.Sprint("run-", 10+i))
-		y := synthetic.Churning
-		y.ID, y.Reps, y.Subjects = filepath.Base(dir), 4, []synthetic.Subject{synthetic.Legacy}
+		y := reportstest.Churning
+		y.ID, y.Reps, y.Subjects = filepath.Base(dir), 4, []reportstest.Subject{reportstest.Legacy}
 		if i == runs-1 {
 			y.Subjects[0].Base *= 2
 		}
 		y.Noise = uint64(i)
 		y.Write(t, dir)
-		synthetic.EditRun(t, dir, func(r *raw.Run) {
+		reportstest.EditRun(t, dir, func(r *raw.Run) {
 			r.Started = r.Started.AddDate(0, 0, i)
 			if i == runs-1 {
 				r.Versions.Synclab = "v0.2.0"
@@ -259,7 +259,7 @@ func TestFiles(t *testing.T) {
 	if n := strings.Count(page.String(), `class="spark"`); n != len(h.Trends) {
 		t.Errorf("%d sparklines of %d trends", n, len(h.Trends))
 	}
-	t.Run("access", func(t *testing.T) { synthetic.CheckAccess(t, page.Bytes()) })
+	t.Run("access", func(t *testing.T) { reportstest.CheckAccess(t, page.Bytes()) })
 }
 
 // TestSummary: a summary.json has the main figures of its run.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"synclab/reports/synthetic"
+	"synclab/reports/reportstest"
 )
 
 const summary = `{"title": "steady-churn: 300 Services", "verdict": [{"level": "bad", "text": "A is saturated."}],
@@ -54,5 +54,5 @@ func TestDocument(t *testing.T) {
 	if n := strings.Count(text, `class="spark"`); n != 2 {
 		t.Errorf("%d sparklines, want 2: one value has none", n)
 	}
-	t.Run("access", func(t *testing.T) { synthetic.CheckAccess(t, page.Bytes()) })
+	t.Run("access", func(t *testing.T) { reportstest.CheckAccess(t, page.Bytes()) })
 }

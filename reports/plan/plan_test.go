@@ -17,7 +17,7 @@ import (
 	"synclab/bench/raw"
 	"synclab/bench/search"
 	"synclab/proxier/runner"
-	"synclab/reports/synthetic"
+	"synclab/reports/reportstest"
 )
 
 // proxy is a made-up subject: what its cells record is known.
@@ -543,5 +543,5 @@ func TestAccess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	synthetic.CheckAccess(t, page)
+	reportstest.CheckAccess(t, page)
 }

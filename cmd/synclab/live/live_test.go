@@ -21,8 +21,8 @@ import (
 	"synclab/bench/raw"
 	"synclab/reports/doc"
 	"synclab/reports/records"
+	"synclab/reports/reportstest"
 	"synclab/reports/sections"
-	"synclab/reports/synthetic"
 )
 
 // running has two repetitions of one subject with figures, a note, and a third repetition that runs.
@@ -76,7 +76,7 @@ func TestAccess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	synthetic.CheckAccess(t, page)
+	reportstest.CheckAccess(t, page)
 }
 
 // What is unknown is absent: before the first repetition, and in a run until a precision.

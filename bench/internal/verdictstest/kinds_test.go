@@ -1,0 +1,135 @@
+package verdictstest
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"testing"
+
+	"k8s.io/utils/clock"
+
+	"synclab/bench/conform"
+	"synclab/bench/netns"
+	"synclab/bench/seeds"
+	"synclab/proxier"
+	"synclab/sim"
+	"synclab/sim/api"
+	"synclab/sim/random"
+)
+
+func TestMain(m *testing.M) { os.Exit(netns.TestMain(m)) }
+
+// tally counts the comparisons, and prints its progress.
+type tally struct {
+	t                                      *testing.T
+	clusters, states, packets, differences int
+	excused                                map[string]int
+}
+
+func (c *tally) String() string {
+	return fmt.Sprintf("%d clusters, %d states, %d packets, %d differences, explained %v", c.clusters, c.states, c.packets, c.differences, c.excused)
+}
+
+func (c *tally) begun() {
+	c.clusters++
+	if c.clusters%50 == 0 {
+		fmt.Fprintf(os.Stderr, "%s: %s\n", c.t.Name(), c)
+	}
+}
+
+// compare compares the verdicts on packets of both families.
+func (c *tally) compare(s *State, what string, packetSeed uint64, rulesets ...Ruleset) {
+	c.t.Helper()
+	c.states++
+	world, err := s.World()
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, family := range both {
+		packets, err := s.Packets(family, packetSeed)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		found, err := Compare(family, world, packets, rulesets...)
+		if err != nil {
+			c.t.Fatalf("%s: %v", what, err)
+		}
+		c.packets += len(packets)
+		c.differences += len(found)
+		if len(found) > 0 {
+			c.t.Errorf("%s (%s): %d of %d packets differ:\n%s", what, s.Setting, len(found), len(packets), Describe(found))
+		}
+	}
+}
+
+// All layouts and backends give every packet the same verdict, after full and partial syncs.
+func TestKinds(t *testing.T) {
+	count := &tally{t: t}
+	for _, seed := range seeds.Several(t, 12) {
+		if t.Failed() {
+			break
+		}
+		compareKinds(t, count, seed)
+	}
+	t.Log(count)
+}
+
+const steps = 3 // number of changes to each cluster
+
+func compareKinds(t *testing.T, count *tally, seed uint64) {
+	t.Helper()
+	ctx := t.Context()
+	setting := conform.DrawSetting(seed, conform.Constraint{})
+	random := random.New(random.Options{Seed: seed, Families: setting.Families})
+	s := &State{Setting: setting, Node: "node-0", Machine: proxier.Machine{Accounting: seed%2 == 0}, Objects: random.Objects()}
+	if seed%3 == 0 { // sometimes the node has external and load balancer addresses of Services
+		for _, text := range []string{"203.0.113.1", "203.0.113.4", "198.18.0.5", "2001:db8:113::2", "2001:db8:18::7"} {
+			s.Held = append(s.Held, netip.MustParseAddr(text))
+		}
+	}
+	cluster := api.NewCluster(clock.RealClock{})
+	defer cluster.Stop()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatalf("seed %d (%s): %v", seed, setting, err)
+		}
+	}
+	must(cluster.Load(ctx, s.Objects))
+	var followers []*Follower
+	for _, kind := range Kinds {
+		f, err := Follow(ctx, s, kind, cluster)
+		must(err)
+		defer f.Stop()
+		followers = append(followers, f)
+	}
+	count.begun()
+	for step := range steps + 1 {
+		if step > 0 {
+			must(happen(ctx, cluster, random.Next()))
+			s.Objects = random.Objects()
+		}
+		var rulesets []Ruleset
+		for _, kind := range Kinds {
+			r, err := Render(ctx, s, kind)
+			must(err)
+			rulesets = append(rulesets, r)
+		}
+		for _, f := range followers {
+			r, err := f.Rules(ctx)
+			must(err)
+			rulesets = append(rulesets, r)
+		}
+		count.compare(s, fmt.Sprintf("seed %d, step %d", seed, step), seed, rulesets...)
+	}
+}
+
+func happen(ctx context.Context, cluster *api.Cluster, t sim.Trace) error {
+	for _, change := range t {
+		if err := cluster.Apply(ctx, change); err != nil {
+			return err
+		}
+	}
+	return nil
+}

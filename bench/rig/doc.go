@@ -1,3 +1,0 @@
-// Package rig makes a proxier over a generated world, for tests and benchmarks. It needs no informer events to sync: a
-// caller applies changes and calls Sync. It is for tests only: the program does not link it.
-package rig

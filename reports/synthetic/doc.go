@@ -1,2 +1,0 @@
-// Package synthetic writes the files of runs that were never measured, for the tests of reports: their numbers are known.
-package synthetic
