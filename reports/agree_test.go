@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"synclab/reports/comparison"
-	"synclab/reports/estimate"
 	"synclab/reports/reportstest"
 	"synclab/reports/sections"
 )

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"synclab/bench/raw"
+	"synclab/reports/comparison"
 	"synclab/reports/estimate"
 	"synclab/reports/front"
 	"synclab/reports/records"

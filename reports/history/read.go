@@ -11,8 +11,6 @@ import (
 
 	"synclab/bench/outfile"
 	"synclab/bench/raw"
-	"synclab/reports/comparison"
-	"synclab/reports/estimate"
 	"synclab/reports/records"
 	"synclab/reports/sections"
 )

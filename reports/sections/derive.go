@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"synclab/bench/raw"
-	"synclab/reports/comparison"
 	"synclab/reports/estimate"
 	"synclab/reports/records"
 )

@@ -7,6 +7,7 @@ import (
 
 	"synclab/reports/comparison"
 	"synclab/reports/doc"
+	"synclab/reports/estimate"
 	"synclab/reports/records"
 )
 

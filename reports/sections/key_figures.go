@@ -6,7 +6,6 @@ import (
 	"synclab/bench/raw"
 	"synclab/reports/comparison"
 	"synclab/reports/doc"
-	"synclab/reports/estimate"
 	"synclab/reports/records"
 )
 
