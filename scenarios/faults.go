@@ -112,7 +112,8 @@ var faultForms = []faultForm{
 	{kind: FaultClear},
 }
 
-func faultKinds() []string {
+// FaultKinds returns the names of all kinds of faults.
+func FaultKinds() []string {
 	kinds := make([]string, len(faultForms))
 	for i, form := range faultForms {
 		kinds[i] = form.kind

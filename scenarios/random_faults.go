@@ -10,7 +10,7 @@ import (
 // drawFaults draws n faults of a round, of different kinds that do not exclude each other.
 func (d *drawing) drawFaults(n int) []*Fault {
 	var kinds []string
-	for _, kind := range faultKinds() {
+	for _, kind := range FaultKinds() {
 		if kind != FaultClear && !d.without(kind) && !d.without("fault") {
 			kinds = append(kinds, kind)
 		}
@@ -59,7 +59,7 @@ func (d *drawing) drawFault(kind string) *Fault {
 
 // checkWithout refuses words that Random does not know: a misspelt word would silently leave nothing out.
 func checkWithout(words []string) error {
-	known := slices.Concat([]string{"churn", "rollout", "scale", "nodeLoss", "restart", "fault", "traffic", "check"}, faultKinds())
+	known := slices.Concat([]string{"churn", "rollout", "scale", "nodeLoss", "restart", "fault", "traffic", "check"}, FaultKinds())
 	for _, word := range words {
 		if !slices.Contains(known, word) {
 			return fmt.Errorf("cannot leave out %s: no such kind of step or fault; want some of %s", quote(word), strings.Join(known, ", "))

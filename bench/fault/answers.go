@@ -8,7 +8,6 @@ import (
 	"synclab/bench/raw"
 	"synclab/bench/shim"
 	"synclab/proxier"
-	"synclab/scenarios"
 )
 
 // answer is a sync of the subject, or a command that it ran. It may detect a fault.
@@ -30,28 +29,23 @@ func (r *Faults) answered(a answer) {
 
 func (r *Faults) answeredOne(d *activeFault, a answer) {
 	churns := r.changedBefore(d, a.began)
-	hit := d.planted != "" && (a.planted == d.planted || r.Shim == nil && a.failed)
+	hit := d.kind.Planted != "" && (a.planted == d.kind.Planted || r.Shim == nil && a.failed)
 	d.mu.Lock()
 	// Answers are reported when they have ended: their repair may have been detected before.
 	if !a.began.After(d.began) || d.closed && (d.noticed || a.began.After(d.done)) {
 		d.mu.Unlock()
 		return
 	}
-	if (a.writes || a.sync) && !a.failed {
-		if d.wrote.IsZero() {
-			d.wrote = a.ended
-		}
-		d.last = a.ended
-	}
+	d.synced = d.synced || (a.writes || a.sync) && !a.failed
 	detects := true
 	switch {
-	case d.planted != "":
+	case d.kind.Planted != "":
 		detects = hit
-	case d.kind == scenarios.FaultKilled: // a new process writes all rules
+	case d.kind.newProcess:
 		detects = a.writes
 	default: // a change may be the cause of a sync that succeeds
 		fails := a.failed && a.planted == "" && !a.single
-		detects = (a.writes || d.showsInChanges()) && (fails || !churns)
+		detects = (a.writes || d.kind.shows != objectsBack) && (fails || !churns)
 	}
 	first := detects && !d.noticed
 	d.noticed = d.noticed || detects

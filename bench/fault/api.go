@@ -32,17 +32,11 @@ type apiSide interface {
 // apiFaults are the API faults of one repetition, with their timers. An apiSide itself knows no time.
 type apiFaults struct {
 	// awaiting are the faults that came before the subject, and begin with it.
-	awaiting []awaitingFault
+	awaiting []*activeFault
 	random   *rand.Rand
 
 	mu    sync.Mutex
 	holds map[string]context.CancelFunc // by kind
-}
-
-// awaitingFault is a fault step that came before the subject.
-type awaitingFault struct {
-	*scenarios.Fault
-	step string
 }
 
 const (
@@ -56,35 +50,25 @@ const (
 	missedServices, missedEndpoints, missedRate = 4, 8, 40
 )
 
-// breakAPI injects an API fault. Before the subject's watches exist, the fault waits for them.
-func (r *Faults) breakAPI(ctx context.Context, f *scenarios.Fault, name string) error {
+// disturb injects a fault of the API. Before the subject's watches exist, the fault waits for them. A lasting fault ends
+// after its time, with the next fault of its kind, which starts anew, or in clearAPIFaults.
+func (r *Faults) disturb(ctx context.Context, d *activeFault) error {
 	if r.Host.Harness == nil {
-		r.api.awaiting = append(r.api.awaiting, awaitingFault{f, name})
+		r.api.awaiting = append(r.api.awaiting, d)
 		return nil
 	}
-	d, err := r.startFault(ctx, f, name, &activeFault{})
-	if err != nil {
+	if err := r.start(ctx, d); err != nil {
 		return err
 	}
-	if err := r.apiFault(ctx, f); err != nil {
-		return err
-	}
-	r.follow(d)
-	switch {
-	case f.Holds():
-		r.hold(d, f.For, nil) // apiFault ends it
-	case !d.counted():
-		d.end(r.Clock.Now())
-	}
-	return nil
+	return d.kind.disturb(r, ctx, d.Fault)
 }
 
 // Opened begins the faults that came before the subject. The time of lasting faults starts now.
 func (r *Faults) Opened(ctx context.Context) error {
 	awaiting := r.api.awaiting
 	r.api.awaiting = nil
-	for _, f := range awaiting {
-		if err := r.breakAPI(ctx, f.Fault, f.step); err != nil {
+	for _, d := range awaiting {
+		if err := r.inject(ctx, d); err != nil {
 			return err
 		}
 	}
@@ -98,54 +82,53 @@ func (r *Faults) apiSide() apiSide {
 	return r.Cluster
 }
 
-// apiFault breaks how changes reach the subject. A lasting fault ends after its time, with the next fault of its kind,
-// which starts anew, or in clearAPIFaults.
-func (r *Faults) apiFault(ctx context.Context, f *scenarios.Fault) error {
+func (r *Faults) stall(ctx context.Context, f *scenarios.Fault) error {
 	w := r.apiSide()
-	switch f.Kind {
-	case scenarios.FaultWatchDropped:
-		r.dropWatches()
-	case scenarios.FaultRelist:
-		return r.relist(ctx)
-	case scenarios.FaultWatchStalled:
-		w.Stall(true)
-		r.api.hold(ctx, r.Clock, f, func() { w.Stall(false) })
-	case scenarios.FaultSlicesFirst:
-		w.HoldServices(true)
-		r.api.hold(ctx, r.Clock, f, func() { w.HoldServices(false) })
-	case scenarios.FaultEventsDuplicated:
-		w.Repeat(f.Times)
-	case scenarios.FaultEventsReordered:
-		w.Swap(f.Times)
-		r.api.during(ctx, f.Kind, func(ctx context.Context) { settleSwaps(ctx, r.Clock, w) })
-	case scenarios.FaultAPIDown:
-		return r.apiDown(ctx, f)
-	default:
-		return fmt.Errorf("fault %s is none of the API", f.Kind)
-	}
+	w.Stall(true)
+	r.api.hold(ctx, r.Clock, f, func() { w.Stall(false) })
+	return nil
+}
+
+func (r *Faults) slicesFirst(ctx context.Context, f *scenarios.Fault) error {
+	w := r.apiSide()
+	w.HoldServices(true)
+	r.api.hold(ctx, r.Clock, f, func() { w.HoldServices(false) })
+	return nil
+}
+
+func (r *Faults) duplicate(_ context.Context, f *scenarios.Fault) error {
+	r.apiSide().Repeat(f.Times)
+	return nil
+}
+
+func (r *Faults) reorder(ctx context.Context, f *scenarios.Fault) error {
+	w := r.apiSide()
+	w.Swap(f.Times)
+	r.api.during(ctx, f.Kind, func(ctx context.Context) { settleSwaps(ctx, r.Clock, w) })
 	return nil
 }
 
 // dropWatches ends all watches. Over HTTP, it does so at random (seeded): like a server that shuts down, or in the
 // middle of an event.
-func (r *Faults) dropWatches() {
+func (r *Faults) dropWatches(context.Context, *scenarios.Fault) error {
 	if r.api.random == nil {
 		r.api.random = r.Random(purposeAPIFault)
 	}
 	if r.Host.Front != nil && r.api.random.IntN(2) == 0 {
 		r.Host.Front.CutWatches()
-		return
+		return nil
 	}
 	r.apiSide().DropWatches()
+	return nil
 }
 
-// HiddenChurns are the changes that fault relist hides from the subject.
-var HiddenChurns = []scenarios.Churn{
+// hiddenChurns are the changes that fault relist hides from the subject.
+var hiddenChurns = []scenarios.Churn{
 	{Kind: "services", Events: missedServices, Rate: missedRate}, {Kind: "endpoints", Events: missedEndpoints, Rate: missedRate},
 }
 
 // relist hides changes from the subject's watches. Only a new list shows them, above all the deletions.
-func (r *Faults) relist(ctx context.Context) error {
+func (r *Faults) relist(ctx context.Context, _ *scenarios.Fault) error {
 	w := r.apiSide()
 	w.BeginGap()
 	missed := false
@@ -155,7 +138,7 @@ func (r *Faults) relist(ctx context.Context) error {
 		return nil
 	}
 	name := *r.Step.Load()
-	for _, churn := range HiddenChurns {
+	for _, churn := range hiddenChurns {
 		if err := r.Play(ctx, name, func() (sim.Trace, error) { return r.World.Churn(churn) }); err != nil {
 			return fmt.Errorf("apply the changes hidden from the subject: %w", err)
 		}

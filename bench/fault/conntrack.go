@@ -13,7 +13,6 @@ import (
 	"synclab/bench/netns"
 	"synclab/bench/pass"
 	"synclab/proxier/kernel/attr"
-	"synclab/scenarios"
 )
 
 // The connections that fill a table are UDP flows of the range for benchmarks (RFC 2544), which nothing else uses. A
@@ -35,7 +34,7 @@ const (
 
 // fillConntrack fills the namespace's conntrack table and keeps it full. The kernel compares the number of entries in a
 // namespace with one limit for the whole machine. New flows are then dropped. Existing flows stay.
-func (r *Faults) fillConntrack(ctx context.Context, f *scenarios.Fault, name string) error {
+func (r *Faults) fillConntrack(ctx context.Context, d *activeFault) error {
 	if err := netns.Guard(); err != nil {
 		return err
 	}
@@ -43,26 +42,26 @@ func (r *Faults) fillConntrack(ctx context.Context, f *scenarios.Fault, name str
 	if err != nil {
 		return err
 	}
-	if f.Flows > 0 {
-		filler.most = f.Flows
+	d.stop = filler.clear
+	if d.Flows > 0 {
+		filler.most = d.Flows
 	}
 	full, err := filler.fill(ctx)
 	if err != nil {
-		return errors.Join(err, filler.clear())
+		return err
 	}
-	d, err := r.startFault(ctx, f, name, &activeFault{})
-	if err != nil {
-		return errors.Join(err, filler.clear())
+	if err := r.start(ctx, d); err != nil {
+		return err
 	}
 	filler.mark = refillMark
 	first, err := filler.count(fillMark)
 	if err != nil {
-		return errors.Join(err, filler.clear())
+		return err
 	}
 	switch {
 	case full:
 		r.note(d, "the conntrack table is full: the lab made %d entries", filler.made)
-	case f.Flows > 0:
+	case d.Flows > 0:
 		r.note(d, "the lab made %d conntrack entries", filler.made)
 	default:
 		r.note(d, "the conntrack table is not full: the lab made %d entries, and the machine's nf_conntrack_max is larger", filler.made)
@@ -76,15 +75,14 @@ func (r *Faults) fillConntrack(ctx context.Context, f *scenarios.Fault, name str
 		}
 		done <- err
 	}()
-	r.follow(d)
-	r.hold(d, f.For, func() error {
+	d.stop = func() error {
 		stop()
 		err := <-done
 		if err == nil {
 			err = r.stillThere(filler, first)
 		}
 		return errors.Join(err, filler.clear())
-	})
+	}
 	return nil
 }
 

@@ -17,12 +17,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/netns"
-	"synclab/bench/pass"
 	"synclab/bench/raw"
 	"synclab/proxier"
 	"synclab/proxier/iptables"
 	"synclab/proxier/kernel"
-	"synclab/scenarios"
 )
 
 // The chains of foreign programs that write to the subject's tables.
@@ -45,11 +43,11 @@ const ackedAtOnce = 50
 
 // refer makes a chain with jumps to chains of the subject's Services, so that these cannot be deleted. No packet reaches
 // it. It stays until faults are cleared.
-func (r *Faults) refer(ctx context.Context, f *scenarios.Fault, name string, lot *rand.Rand) error {
+func (r *Faults) refer(ctx context.Context, d *activeFault) error {
 	var ends []func() error
 	referred := 0
 	for _, family := range r.Families {
-		n, end, err := r.referIn(ctx, family, lot)
+		n, end, err := r.referIn(ctx, family, d.random)
 		if err != nil {
 			return err
 		}
@@ -59,22 +57,20 @@ func (r *Faults) refer(ctx context.Context, f *scenarios.Fault, name string, lot
 		}
 	}
 	if referred == 0 {
-		r.Messages.Send(pass.Message{Note: describe(name, f) + ": Services have no separate chains"})
+		r.note(d, "Services have no separate chains")
 		return nil
 	}
-	d, err := r.startFault(ctx, f, name, &activeFault{})
-	if err != nil {
-		return err
-	}
-	r.note(d, "refers to %d chains", referred)
-	r.follow(d)
-	r.hold(d, 0, func() error {
+	d.stop = func() error {
 		var errs []error
 		for _, end := range ends {
 			errs = append(errs, end())
 		}
 		return errors.Join(errs...)
-	})
+	}
+	if err := r.start(ctx, d); err != nil {
+		return err
+	}
+	r.note(d, "refers to %d chains", referred)
 	return nil
 }
 
@@ -204,16 +200,15 @@ type writer struct {
 
 // compete makes another program write its own rules all the time, with the subject's tool. At the end it checks that
 // these rules are unchanged.
-func (r *Faults) compete(ctx context.Context, f *scenarios.Fault, name string) error {
+func (r *Faults) compete(ctx context.Context, d *activeFault) error {
 	w, err := r.newWriter(ctx)
 	if err != nil {
 		return err
 	}
-	d, err := r.startFault(ctx, f, name, &activeFault{})
-	if err != nil {
+	d.stop = w.clear
+	if err := r.start(ctx, d); err != nil {
 		return err
 	}
-	r.follow(d)
 	writing, stop := context.WithCancel(context.Background())
 	done := make(chan bool, 1)
 	go func() {
@@ -239,7 +234,7 @@ func (r *Faults) compete(ctx context.Context, f *scenarios.Fault, name string) e
 		}
 	}()
 	flushes := r.flushes.Load()
-	r.hold(d, f.For, func() error {
+	d.stop = func() error {
 		stop()
 		added := <-done
 		r.note(d, "%d writes, %d that failed", w.writes.Load(), w.errs.Load())
@@ -253,7 +248,7 @@ func (r *Faults) compete(ctx context.Context, f *scenarios.Fault, name string) e
 			}
 		}
 		return w.clear()
-	})
+	}
 	return nil
 }
 

@@ -2,154 +2,197 @@ package fault
 
 import (
 	"context"
-	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 
+	"synclab/bench/pass"
 	"synclab/bench/raw"
 	"synclab/bench/subject"
 	"synclab/proxier"
-	"synclab/proxier/iptables"
 	"synclab/scenarios"
 )
 
-// kind is one kind of fault. CONTRIBUTING lists what a new kind needs.
-type kind struct {
-	inject injection
-	// spared returns why the fault cannot affect the subject; empty: it can. nil: it can affect every subject.
-	spared func(*Faults) string
-	// removesRules: rules may be missing until the repair.
-	removesRules bool
+// Kind is one kind of fault. CONTRIBUTING ("Add a fault") lists what a new kind needs.
+type Kind struct {
+	Name string // as in scenarios
+	// inject breaks something, and calls start. What it leaves in stop ends the fault.
+	inject func(*Faults, context.Context, *activeFault) error
+	// disturb replaces inject for a fault of the API. Before the subject's watches exist, the fault waits for them.
+	disturb func(*Faults, context.Context, *scenarios.Fault) error
+	spares  []spare
+	lasts   lasting
+	shows   repair
+
+	// Planted is the shim's name of the fault, which is planted into calls of the subject's tools; empty: it is not.
+	Planted string
 	// FailsRestores: it makes restores fail.
 	FailsRestores bool
+	// removesRules: rules may be missing until the repair.
+	removesRules bool
 	// endsSubject: it ends the subject's process, perhaps in the middle of a sync.
 	endsSubject bool
-	// delaysEach: it delays changes one by one. Its cost is the longest delay.
-	delaysEach bool
-	// counted: it ends after a number of changes.
-	counted bool
-	// losesFlows is why flows may fail until the repair; empty: none may.
-	losesFlows string
+	// newProcess: a new process of the subject writes all rules, whether or not something changed.
+	newProcess bool
+	// LosesFlows is why flows may fail until the repair; empty: none may.
+	LosesFlows string
+	// FillsConntrack: the conntrack table may be full until the repair.
+	FillsConntrack bool
+	// Hides are changes of the cluster that it makes and hides from the subject.
+	Hides []scenarios.Churn
 }
 
-// injection injects a fault and has its repair recorded. random is the fault's stream of random numbers.
-type injection func(r *Faults, ctx context.Context, f *scenarios.Fault, name string, random *rand.Rand) error
+// spare returns why a fault cannot affect a subject; empty: it can.
+type spare func(*pass.Env, *scenarios.Fault) string
 
-// fixed is an injection without randomness.
-func fixed(inject func(*Faults, context.Context, *scenarios.Fault, string) error) injection {
-	return func(r *Faults, ctx context.Context, f *scenarios.Fault, name string, _ *rand.Rand) error {
-		return inject(r, ctx, f, name)
+// lasting is when a fault ends.
+type lasting int
+
+const (
+	atOnce       lasting = iota // with its injection
+	forTime                     // after Fault.For
+	forCalls                    // when it has affected Fault.Times calls of the subject's tools
+	forChanges                  // when it has affected Fault.Times changes
+	untilCleared                // with the next fault step of kind clear
+)
+
+// repair is what shows that a fault is repaired.
+type repair int
+
+const (
+	// changesVisible: all changes before its end are visible. The repair counts from the end.
+	changesVisible repair = iota
+	// objectsBack: all that is missing is back. The repair counts from the beginning.
+	objectsBack
+	// nextVisible: the first change after it is visible. The repair counts from this change.
+	nextVisible
+	// eachVisible: as changesVisible, but the repair takes as long as the longest delay of a single change.
+	eachVisible
+)
+
+// Kinds are all kinds of faults.
+var Kinds []*Kind
+
+// register adds a kind. The files of the kinds call it.
+func register(k Kind) { Kinds = append(Kinds, &k) }
+
+// Of returns a kind by its name in scenarios; without a name: it is not known.
+func Of(name string) *Kind {
+	if i := slices.IndexFunc(Kinds, func(k *Kind) bool { return k.Name == name }); i >= 0 {
+		return Kinds[i]
 	}
+	return &Kind{}
 }
 
-// Kinds are all kinds of faults, by their names in scenarios.
-var Kinds map[string]kind
+// AtOnce reports whether the fault ends at once, so that there is nothing to clear.
+func (k *Kind) AtOnce() bool { return k.lasts == atOnce }
 
-// An initializer would be a cycle: the injections read the table.
 func init() {
-	restores := fixed((*Faults).breakRestores)
-	api := fixed((*Faults).breakAPI)
-	Kinds = map[string]kind{
-		scenarios.FaultRestoreFails:  {inject: restores, spared: (*Faults).withoutTools, FailsRestores: true},
-		scenarios.FaultRestoreKilled: {inject: restores, spared: (*Faults).withoutTools, FailsRestores: true},
-		scenarios.FaultRuleRefused: {
-			inject: fixed((*Faults).refuse), spared: (*Faults).withoutShim, FailsRestores: true, removesRules: true,
-			losesFlows: "a Service whose rules are refused is left out, or keeps its old rules",
-		},
-		scenarios.FaultLockHeld: {inject: fixed((*Faults).lock), spared: (*Faults).withoutLock, FailsRestores: true},
-		scenarios.FaultWriter:   {inject: fixed((*Faults).compete), spared: (*Faults).withoutTables},
-		scenarios.FaultFlush: {
-			inject: fixed((*Faults).flushed), spared: (*Faults).withoutTables, removesRules: true, losesFlows: "no rule has its Service until the repair",
-		},
-		scenarios.FaultDelete: {
-			inject: (*Faults).deleted, spared: (*Faults).withoutFormat, removesRules: true,
-			losesFlows: "perhaps no rule has its Service until the repair",
-		},
-		scenarios.FaultReference:   {inject: (*Faults).refer, spared: (*Faults).withoutFormat, delaysEach: true},
-		scenarios.FaultKilled:      {inject: (*Faults).killed, spared: (*Faults).withoutProcess, endsSubject: true},
-		scenarios.FaultMemoryLimit: {inject: fixed((*Faults).limitMemory), spared: (*Faults).withoutProcess, endsSubject: true},
-		scenarios.FaultConntrackFull: {
-			inject: fixed((*Faults).fillConntrack), losesFlows: "the kernel drops what it cannot track",
-		},
-		scenarios.FaultAddresses: {
-			inject: fixed((*Faults).moreAddresses), losesFlows: "connections through an address end with the address",
-		},
-		scenarios.FaultClear: {inject: func(r *Faults, ctx context.Context, _ *scenarios.Fault, _ string, _ *rand.Rand) error {
-			return r.clear(ctx)
-		}},
-		scenarios.FaultWatchDropped:     {inject: api},
-		scenarios.FaultWatchStalled:     {inject: api},
-		scenarios.FaultRelist:           {inject: api},
-		scenarios.FaultEventsDuplicated: {inject: api, delaysEach: true, counted: true},
-		scenarios.FaultEventsReordered:  {inject: api, delaysEach: true, counted: true},
-		scenarios.FaultSlicesFirst:      {inject: api},
-		scenarios.FaultAPIDown:          {inject: api},
-	}
+	tools := []spare{withoutTools}
+	process := []spare{withoutProcess}
+	register(Kind{Name: scenarios.FaultRestoreFails, inject: (*Faults).failRestores, spares: tools, lasts: forCalls, Planted: "fail", FailsRestores: true})
+	register(Kind{Name: scenarios.FaultRestoreKilled, inject: (*Faults).killRestores, spares: tools, lasts: forCalls, Planted: "kill", FailsRestores: true})
+	register(Kind{
+		Name: scenarios.FaultRuleRefused, inject: (*Faults).refuse, lasts: forTime, Planted: "refuse", FailsRestores: true, removesRules: true,
+		spares:     []spare{withoutTools, withoutShim},
+		LosesFlows: "a Service whose rules are refused is left out, or keeps its old rules",
+	})
+	register(Kind{
+		Name: scenarios.FaultLockHeld, inject: (*Faults).lock, lasts: forTime, FailsRestores: true,
+		spares: []spare{withoutTables, withoutLock},
+	})
+	register(Kind{
+		Name: scenarios.FaultWriter, inject: (*Faults).compete, lasts: forTime,
+		spares: []spare{withoutTables},
+	})
+	register(Kind{
+		Name: scenarios.FaultFlush, inject: (*Faults).flushed, shows: objectsBack, removesRules: true,
+		spares:     []spare{withoutTables, withoutTable},
+		LosesFlows: "no rule has its Service until the repair",
+	})
+	register(Kind{
+		Name: scenarios.FaultDelete, inject: (*Faults).deleted, shows: objectsBack, removesRules: true,
+		spares:     []spare{withoutTables, withoutFormat, withoutTable},
+		LosesFlows: "perhaps no rule has its Service until the repair",
+	})
+	register(Kind{
+		Name: scenarios.FaultReference, inject: (*Faults).refer, lasts: untilCleared, shows: eachVisible,
+		spares: []spare{withoutTables, withoutFormat},
+	})
+	register(Kind{Name: scenarios.FaultKilled, inject: (*Faults).killed, spares: process, shows: objectsBack, endsSubject: true, newProcess: true})
+	register(Kind{Name: scenarios.FaultMemoryLimit, inject: (*Faults).limitMemory, spares: process, lasts: forTime, endsSubject: true})
+	register(Kind{
+		Name: scenarios.FaultConntrackFull, inject: (*Faults).fillConntrack, lasts: forTime,
+		LosesFlows: "the kernel drops what it cannot track", FillsConntrack: true,
+	})
+	register(Kind{
+		Name: scenarios.FaultAddresses, inject: (*Faults).moreAddresses, lasts: forTime, LosesFlows: "connections through an address end with the address",
+	})
+	register(Kind{
+		Name:   scenarios.FaultClear,
+		inject: func(r *Faults, ctx context.Context, _ *activeFault) error { return r.clear(ctx) },
+	})
+	register(Kind{Name: scenarios.FaultWatchDropped, disturb: (*Faults).dropWatches, shows: nextVisible})
+	register(Kind{Name: scenarios.FaultWatchStalled, disturb: (*Faults).stall, lasts: forTime})
+	register(Kind{Name: scenarios.FaultRelist, disturb: (*Faults).relist, Hides: hiddenChurns})
+	register(Kind{Name: scenarios.FaultEventsDuplicated, disturb: (*Faults).duplicate, lasts: forChanges, shows: eachVisible})
+	register(Kind{Name: scenarios.FaultEventsReordered, disturb: (*Faults).reorder, lasts: forChanges, shows: eachVisible})
+	register(Kind{Name: scenarios.FaultSlicesFirst, disturb: (*Faults).slicesFirst, lasts: forTime})
+	register(Kind{Name: scenarios.FaultAPIDown, disturb: (*Faults).apiDown, lasts: forTime})
 }
 
-// unaffected returns why a fault cannot affect the subject; empty: it can.
-func (r *Faults) unaffected(f *scenarios.Fault) string {
-	if spared := Kinds[f.Kind].spared; spared != nil {
-		if why := spared(r); why != "" {
+// Spares returns why a fault cannot affect the subject; empty: it can.
+func Spares(e *pass.Env, f *scenarios.Fault) string {
+	for _, spares := range Of(f.Kind).spares {
+		if why := spares(e, f); why != "" {
 			return why
 		}
-	}
-	if r.About.Backend == proxier.Nftables && (f.Table == "filter" || f.Table == "mangle") {
-		return r.Subject + " has one table: use table nat"
 	}
 	return ""
 }
 
-func (r *Faults) withoutTools() string {
-	if r.About.HasTools() {
+func withoutTools(e *pass.Env, _ *scenarios.Fault) string {
+	if e.About.HasTools() {
 		return ""
 	}
-	return r.Subject + " runs no tool that the fault could affect"
+	return e.Subject + " runs no tool that the fault could affect"
 }
 
-func (r *Faults) withoutShim() string {
-	if why := r.withoutTools(); why != "" || r.Feed == raw.FeedAPI {
-		return why
+func withoutShim(e *pass.Env, _ *scenarios.Fault) string {
+	if e.Feed == raw.FeedAPI {
+		return ""
 	}
 	return "needs the feed " + raw.FeedAPI
 }
 
-func (r *Faults) withoutTables() string {
-	if r.About.Proxier != subject.Cilium {
+func withoutTables(e *pass.Env, _ *scenarios.Fault) string {
+	if e.About.Proxier != subject.Cilium {
 		return ""
 	}
-	return r.Subject + " writes BPF maps and no tables"
+	return e.Subject + " writes BPF maps and no tables"
 }
 
-func (r *Faults) withoutLock() string {
-	if why := r.withoutTables(); why != "" {
-		return why
+// withoutTable spares a subject with a single table from faults of others.
+func withoutTable(e *pass.Env, f *scenarios.Fault) string {
+	if e.About.Backend == proxier.Nftables && (f.Table == "filter" || f.Table == "mangle") {
+		return e.Subject + " has one table: use table nat"
 	}
-	if r.About.Backend == "" || r.Variant == iptables.Legacy {
+	return ""
+}
+
+func withoutFormat(e *pass.Env, _ *scenarios.Fault) string {
+	if e.About.Backend != "" && e.About.RulesCarry() {
 		return ""
 	}
-	return r.Subject + " takes no xtables lock"
+	return "how " + e.Subject + " writes rules is not known"
 }
 
-func (r *Faults) withoutProcess() string {
-	if r.Feed == raw.FeedAPI {
+func withoutProcess(e *pass.Env, _ *scenarios.Fault) string {
+	if e.Feed == raw.FeedAPI {
 		return ""
 	}
 	return "needs the feed " + raw.FeedAPI + ": with the other feed the subject is not a separate process"
 }
-
-func (r *Faults) withoutFormat() string {
-	if why := r.withoutTables(); why != "" {
-		return why
-	}
-	if r.About.Backend != "" && r.About.RulesCarry() {
-		return ""
-	}
-	return "how " + r.Subject + " writes rules is not known"
-}
-
-// LosesFlows returns why flows may fail after a fault of a kind; empty: they may not.
-func LosesFlows(kind string) string { return Kinds[kind].losesFlows }
 
 // LossEnds returns the step, from 0, at whose end fault step i no longer excuses a failed flow. It is the first settle
 // step after the fault has ended. ends is false if there is none.
@@ -169,7 +212,7 @@ func LossEnds(steps []scenarios.Step, i int) (settle int, ends bool) {
 // MayFail reports whether a fault may have made a flow fail that lasted from one step to another, by their names.
 func MayFail(steps []scenarios.Step, from, to string) bool {
 	for i := range steps {
-		if steps[i].Fault == nil || LosesFlows(steps[i].Fault.Kind) == "" || stepNumber(to) < i {
+		if steps[i].Fault == nil || Of(steps[i].Fault.Kind).LosesFlows == "" || stepNumber(to) < i {
 			continue
 		}
 		if settle, ends := LossEnds(steps, i); !ends || stepNumber(from) <= settle {

@@ -19,7 +19,6 @@ import (
 	"synclab/bench/subject"
 	"synclab/proxier"
 	"synclab/proxier/kernel"
-	"synclab/scenarios"
 	"synclab/sim"
 )
 
@@ -144,34 +143,33 @@ func (r *Faults) watchedNftables(stillMissing func(corev1.IPFamily, *liveTable) 
 	}
 }
 
-func (r *Faults) flushedNftables(ctx context.Context, f *scenarios.Fault, name string) error {
+func (r *Faults) flushedNftables(ctx context.Context, d *activeFault) error {
 	lives, err := r.liveTables()
 	if err != nil {
 		return err
 	}
-	began := r.Clock.Now() // before the flush: the subject may detect it at once
+	d.began = r.Clock.Now() // before the flush: the subject may detect it at once
 	for _, family := range r.Families {
-		if err := r.flush(ctx, family, f.Table); err != nil {
+		if err := r.flush(ctx, family, d.Table); err != nil {
 			return err
 		}
 	}
-	d, err := r.startFault(ctx, f, name, &activeFault{began: began, stillMissing: r.watchedNftables(func(family corev1.IPFamily, now *liveTable) (string, error) {
+	d.stillMissing = r.watchedNftables(func(family corev1.IPFamily, now *liveTable) (string, error) {
 		if n := len(lives[family].base); len(now.base) < n {
 			return fmt.Sprintf("%s: table %s has %d base chains, want %d", family, now.table.Name, len(now.base), n), nil
 		}
 		return "", nil
-	})})
-	if err != nil {
+	})
+	if err := r.start(ctx, d); err != nil {
 		return err
 	}
 	r.Host.Subject.Disturbed()
-	r.follow(d)
 	return nil
 }
 
 // deletedNftables deletes one object from the table, in each family: a base chain with its rules, the rules of another
 // chain, or an element.
-func (r *Faults) deletedNftables(ctx context.Context, f *scenarios.Fault, name string, lot *rand.Rand) error {
+func (r *Faults) deletedNftables(ctx context.Context, d *activeFault) error {
 	lives, err := r.liveTables()
 	if err != nil {
 		return err
@@ -179,18 +177,18 @@ func (r *Faults) deletedNftables(ctx context.Context, f *scenarios.Fault, name s
 	type back func(*liveTable) (string, error)
 	backs := map[corev1.IPFamily]back{}
 	var what []string
-	began := r.Clock.Now() // before the deletion: the subject may detect it at once
+	d.began = r.Clock.Now() // before the deletion: the subject may detect it at once
 	for _, family := range r.Families {
 		var text string
 		var stillMissing back
-		switch l := lives[family]; f.Object {
+		switch l := lives[family]; d.Object {
 		case "jump":
-			text, stillMissing, err = takeBase(l, lot)
+			text, stillMissing, err = takeBase(l, d.random)
 		case "chain":
-			text, stillMissing, err = takeRules(family, l, lot)
+			text, stillMissing, err = takeRules(family, l, d.random)
 		default:
 			var taken kernel.NftElement
-			taken, text, stillMissing, err = takeElement(family, l, lot)
+			taken, text, stillMissing, err = takeElement(family, l, d.random)
 			stillMissing = r.unlessChanged(taken, stillMissing)
 		}
 		if err != nil {
@@ -199,15 +197,12 @@ func (r *Faults) deletedNftables(ctx context.Context, f *scenarios.Fault, name s
 		backs[family] = stillMissing
 		what = append(what, text)
 	}
-	d, err := r.startFault(ctx, f, name, &activeFault{began: began, stillMissing: r.watchedNftables(func(family corev1.IPFamily, now *liveTable) (string, error) {
-		return backs[family](now)
-	})})
-	if err != nil {
+	d.stillMissing = r.watchedNftables(func(family corev1.IPFamily, now *liveTable) (string, error) { return backs[family](now) })
+	if err := r.start(ctx, d); err != nil {
 		return err
 	}
 	r.note(d, "%s", strings.Join(what, "; "))
 	r.Host.Subject.Disturbed()
-	r.follow(d)
 	return nil
 }
 

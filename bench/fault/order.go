@@ -11,7 +11,125 @@ import (
 	"synclab/bench/pass"
 	"synclab/bench/raw"
 	"synclab/proxier"
+	"synclab/scenarios"
 )
+
+// purposeFault and the numbers after it, one per fault, are the random streams of faults.
+const purposeFault = 1 << 16
+
+// Inject injects a fault and has its repair recorded.
+func (r *Faults) Inject(ctx context.Context, f *scenarios.Fault, name string) error {
+	r.Messages.Stage(name, 0, 0)
+	d := newFault(f, name)
+	if why := Spares(r.Env, f); why != "" {
+		r.note(d, "%s", why)
+		return nil
+	}
+	if d.kind.Name == "" {
+		return fmt.Errorf("fault %s is not known", f.Kind)
+	}
+	r.count++
+	d.random = r.Random(purposeFault + uint64(r.count))
+	return r.inject(ctx, d)
+}
+
+func (r *Faults) inject(ctx context.Context, d *activeFault) (err error) {
+	if d.kind.disturb != nil {
+		err = r.disturb(ctx, d)
+	} else {
+		err = d.kind.inject(r, ctx, d)
+	}
+	if err != nil && d.stop != nil {
+		err = errors.Join(err, d.stop())
+	}
+	if err != nil || !d.started {
+		return err
+	}
+	r.follow(d)
+	switch d.kind.lasts {
+	case forTime, untilCleared:
+		r.hold(d)
+	case atOnce:
+		d.end(r.Clock.Now())
+	}
+	return nil
+}
+
+// note reports what a fault affected.
+func (r *Faults) note(d *activeFault, format string, args ...any) {
+	r.Messages.Send(pass.Message{Note: d.fault + ": " + fmt.Sprintf(format, args...)})
+}
+
+// hold is the timer of an active fault: its time, or a fault step of kind clear, ends it.
+type hold struct {
+	early context.CancelFunc
+	done  chan error
+}
+
+// hold ends a fault after its time, or when faults are cleared.
+func (r *Faults) hold(d *activeFault) {
+	holding, early := context.WithCancel(context.Background())
+	h := &hold{early: early, done: make(chan error, 1)}
+	r.mu.Lock()
+	r.holds = append(r.holds, h)
+	r.mu.Unlock()
+	go func() {
+		defer early()
+		if d.kind.lasts == untilCleared {
+			<-holding.Done()
+		} else {
+			_ = pass.Wait(holding, d.For)
+		}
+		var err error
+		if d.stop != nil {
+			err = d.stop()
+		}
+		d.end(r.Clock.Now())
+		if err != nil {
+			err = fmt.Errorf("end of %s: %w", d.fault, err)
+		}
+		h.done <- err
+	}()
+}
+
+// clear clears all active and injected faults.
+func (r *Faults) clear(ctx context.Context) error {
+	r.mu.Lock()
+	holds := r.holds
+	r.holds = nil
+	r.mu.Unlock()
+	var errs []error
+	for _, h := range holds { // all at once: the end of one may wait for another, such as the lock
+		h.early()
+	}
+	for _, h := range holds {
+		errs = append(errs, <-h.done)
+	}
+	if r.Shim != nil {
+		_, err := r.Shim.ClearFaults()
+		errs = append(errs, err)
+	}
+	errs = append(errs, r.clearAPIFaults())
+	r.Tools.fail.Store(0)
+	r.Tools.kill.Store(0)
+	for _, d := range r.open() {
+		if d.kind.Planted == "" {
+			continue
+		}
+		d.mu.Lock()
+		hit := d.hit
+		if !hit {
+			d.close(r.Clock.Now())
+		}
+		d.mu.Unlock()
+		if !hit {
+			r.note(d, "it affected nothing")
+			continue
+		}
+		d.endStruck()
+	}
+	return errors.Join(errs...)
+}
 
 // RecordUnrepaired records that the open faults were not repaired within a time.
 func (r *Faults) RecordUnrepaired(within time.Duration, stillMissing error) {
@@ -81,11 +199,7 @@ func (r *Faults) empty(ctx context.Context, family corev1.IPFamily) error {
 func (r *Faults) End(ctx context.Context) error {
 	err := r.clear(context.WithoutCancel(ctx))
 	for _, d := range r.open() {
-		select {
-		case <-d.repaired:
-		default:
-			r.Messages.Send(pass.Message{Note: d.fault + ": its repair is unknown, because no settle step was completed after it was over"})
-		}
+		r.note(d, "its repair is unknown, because no settle step was completed after it was over")
 	}
 	r.mu.Lock()
 	cancel := r.cancel

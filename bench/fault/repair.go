@@ -3,6 +3,7 @@ package fault
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -23,26 +24,26 @@ import (
 
 // activeFault is one fault, from its start until what it broke is repaired.
 type activeFault struct {
-	fault string // as in Record.Fault
-	step  string
-	kind  string
-	began time.Time
+	*scenarios.Fault
+	kind   *Kind
+	fault  string // as in Record.Fault
+	step   string
+	random *rand.Rand // the fault's stream of random numbers
+	began  time.Time
 	// stillMissing returns what is still missing; nil: the fault removed nothing, and shows only in how changes arrive.
 	stillMissing func() (string, error)
-	asks         sync.Mutex // guards stillMissing, which caches what it read; the follower and waiters call it
-	// planted is the shim's name of a fault that is injected into calls; empty: none is.
-	planted string
-	left    int       // how many calls it must still affect
-	until   time.Time // when it ends by itself; zero: never, or by what the subject does
-	pending bool      // earlier changes were not visible when it started
-	changed time.Time // the first change after its start, under Faults.mu
+	asks         sync.Mutex   // guards stillMissing, which caches what it read; the follower and waiters call it
+	stop         func() error // ends what it does; nil: there is nothing to end
+	left         int          // how many calls it must still affect
+	started      bool
+	pending      bool      // earlier changes were not visible when it started
+	changed      time.Time // the first change after its start, under Faults.mu
 
 	mu       sync.Mutex
 	noticed  bool
 	hit      bool          // an injected fault has affected a call
 	struck   time.Time     // end of the last affected call
-	wrote    time.Time     // end of the first successful sync or writing command that began after the fault
-	last     time.Time     // end of the last one of these
+	synced   bool          // a sync or writing command succeeded that began after the fault
 	follows  time.Time     // since when follow checks whether it is repaired
 	tells    time.Time     // time of the first change after it
 	arrived  time.Time     // when all changes that it could delay had arrived
@@ -106,29 +107,37 @@ func describe(name string, f *scenarios.Fault) string {
 	return text
 }
 
-// startFault records the start of a fault. The caller ends a lasting fault (over).
-func (r *Faults) startFault(ctx context.Context, f *scenarios.Fault, name string, d *activeFault) (*activeFault, error) {
-	d.fault, d.step, d.kind = describe(name, f), name, f.Kind
-	d.over, d.repaired = make(chan struct{}), make(chan struct{})
+// newFault makes a fault that is not injected yet.
+func newFault(f *scenarios.Fault, name string) *activeFault {
+	d := &activeFault{Fault: f, kind: Of(f.Kind), fault: describe(name, f), step: name, over: make(chan struct{}), repaired: make(chan struct{})}
+	if d.kind.lasts == forCalls {
+		d.left = f.Times
+	}
+	return d
+}
+
+// start records the start of a fault.
+func (r *Faults) start(ctx context.Context, d *activeFault) error {
 	if d.began.IsZero() {
 		d.began = r.Clock.Now()
 	}
-	if f.Holds() {
-		d.until = d.began.Add(f.For)
-	}
 	d.pending = r.Host.Harness != nil && r.Host.Harness.Visible.PendingSince(d.began) > 0
-	r.RecordAs(raw.Record{At: d.began.Sub(r.Started).Seconds(), Unit: "s", Step: d.step, Fault: d.fault}, raw.FaultDuration, f.For.Seconds())
+	d.started = true
+	r.RecordAs(raw.Record{At: d.began.Sub(r.Started).Seconds(), Unit: "s", Step: d.step, Fault: d.fault}, raw.FaultDuration, d.For.Seconds())
 	if err := r.watchAnswers(ctx); err != nil {
-		return nil, err
+		return err
 	}
 	r.mu.Lock()
 	r.all = append(r.all, d)
 	r.mu.Unlock()
-	return d, nil
+	return nil
 }
 
 // follow checks a fault until it is repaired.
 func (r *Faults) follow(d *activeFault) {
+	if !d.follows.IsZero() {
+		return
+	}
 	ctx := r.Context()
 	d.mu.Lock()
 	d.follows = r.Clock.Now()
@@ -152,7 +161,7 @@ func (r *Faults) follow(d *activeFault) {
 // look checks once whether a fault is repaired.
 func (r *Faults) look(d *activeFault) {
 	now := r.Clock.Now()
-	if d.counted() && r.apiSide().Disturbs() == 0 {
+	if d.kind.lasts == forChanges && r.apiSide().Disturbs() == 0 {
 		d.end(now)
 	}
 	d.mu.Lock()
@@ -166,9 +175,8 @@ func (r *Faults) look(d *activeFault) {
 	if d.arrived.IsZero() {
 		d.arrived = now
 	}
-	synced := d.kind != scenarios.FaultKilled || !d.wrote.IsZero()
 	d.mu.Unlock()
-	if d.showsInChanges() || !synced {
+	if d.kind.shows != objectsBack {
 		return
 	}
 	if stillMissing, err := d.missing(); stillMissing == "" && err == nil {
@@ -176,17 +184,12 @@ func (r *Faults) look(d *activeFault) {
 	}
 }
 
-// showsInChanges reports whether the fault removed nothing that has to come back.
-func (d *activeFault) showsInChanges() bool {
-	return d.stillMissing == nil && d.kind != scenarios.FaultKilled
-}
-
 // upTo is the time of the last change that the fault could delay; zero: not known yet. The caller holds mu.
 func (d *activeFault) upTo() time.Time {
 	switch {
-	case !d.showsInChanges():
+	case d.kind.shows == objectsBack:
 		return d.follows // the watcher rechecks the subject's rules from then on
-	case d.kind == scenarios.FaultWatchDropped:
+	case d.kind.shows == nextVisible:
 		return d.tells
 	}
 	return d.ended
@@ -249,7 +252,7 @@ func (r *Faults) Awaited() {
 func (r *Faults) Visible(s visible.VisibleChange) {
 	for _, d := range r.open() {
 		d.mu.Lock()
-		if d.meetsEach() && s.Due.After(d.began) && (d.ended.IsZero() || !s.Due.After(d.ended)) {
+		if d.kind.shows == eachVisible && s.Due.After(d.began) && (d.ended.IsZero() || !s.Due.After(d.ended)) {
 			d.longest = max(d.longest, s.Visible.Sub(s.Due))
 			d.shown = s.Visible
 		}
@@ -275,7 +278,7 @@ func (r *Faults) repair(d *activeFault, at time.Time) {
 	}
 	d.close(at)
 	took := at.Sub(d.from())
-	if d.meetsEach() {
+	if d.kind.shows == eachVisible {
 		took = d.longest
 	}
 	r.RecordAs(raw.Record{At: at.Sub(r.Started).Seconds(), Unit: "s", Step: d.step, Fault: d.fault}, raw.FaultRepaired, max(0, took.Seconds()))
@@ -290,8 +293,8 @@ func (d *activeFault) close(at time.Time) {
 // from returns the earliest time at which a repair could begin.
 func (d *activeFault) from() time.Time {
 	switch {
-	case !d.showsInChanges():
-	case d.kind == scenarios.FaultWatchDropped && !d.tells.IsZero():
+	case d.kind.shows == objectsBack:
+	case d.kind.shows == nextVisible && !d.tells.IsZero():
 		return d.tells
 	case !d.ended.IsZero():
 		return d.ended
@@ -345,14 +348,14 @@ func (r *Faults) Context() context.Context {
 func (r *Faults) AwaitRepairs(ctx context.Context) error {
 	deadline, _ := ctx.Deadline()
 	for _, d := range r.open() {
-		if !d.until.IsZero() && d.until.Before(deadline) {
+		if d.kind.lasts == forTime && d.began.Add(d.For).Before(deadline) {
 			select {
 			case <-d.over:
 			case <-ctx.Done():
 				return fmt.Errorf("%s is still active: %w", d.fault, context.Cause(ctx))
 			}
 		}
-		if d.showsInChanges() {
+		if d.kind.shows != objectsBack {
 			continue
 		}
 		select {
@@ -367,15 +370,11 @@ func (r *Faults) AwaitRepairs(ctx context.Context) error {
 // still says what is still missing after a fault.
 func (d *activeFault) still() string {
 	stillMissing, err := d.missing()
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	switch {
 	case err != nil:
 		return fmt.Sprintf("%s: %v", d.fault, err)
 	case stillMissing != "":
 		return d.fault + ": " + stillMissing
-	case d.kind == scenarios.FaultKilled && d.wrote.IsZero():
-		return d.fault + ": no sync since"
 	}
 	return d.fault + ": the changes that it delayed are not visible yet"
 }
@@ -386,10 +385,10 @@ func (r *Faults) Settled() {
 		d.endStruck()
 		r.look(d)
 		d.mu.Lock()
-		at, ready := d.arrived, d.showsInChanges() && (!d.ended.IsZero() || d.meetsEach())
-		idle := d.planted != "" && !d.hit
-		idle = idle || d.meetsEach() && d.shown.IsZero() || d.kind == scenarios.FaultWatchDropped && d.tells.IsZero()
-		if d.meetsEach() {
+		at, ready := d.arrived, d.kind.shows != objectsBack && (!d.ended.IsZero() || d.kind.shows == eachVisible)
+		idle := d.kind.Planted != "" && !d.hit
+		idle = idle || d.kind.shows == eachVisible && d.shown.IsZero() || d.kind.shows == nextVisible && d.tells.IsZero()
+		if d.kind.shows == eachVisible {
 			at = d.shown
 		}
 		if at.Before(d.from()) {
@@ -408,18 +407,12 @@ func (r *Faults) Settled() {
 	}
 }
 
-// meetsEach reports whether the fault delays changes one by one.
-func (d *activeFault) meetsEach() bool { return Kinds[d.kind].delaysEach }
-
-// counted reports whether the fault ends after a number of changes.
-func (d *activeFault) counted() bool { return Kinds[d.kind].counted }
-
 // RulesMissing reports whether rules may have been missing at a moment.
 func (r *Faults) RulesMissing(at time.Time) bool {
 	return slices.ContainsFunc(r.list(), func(d *activeFault) bool {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		return Kinds[d.kind].removesRules && !at.Before(d.began) && (!d.closed || !at.After(d.done))
+		return d.kind.removesRules && !at.Before(d.began) && (!d.closed || !at.After(d.done))
 	})
 }
 
@@ -428,7 +421,7 @@ func (r *Faults) RulesMissing(at time.Time) bool {
 func (r *Faults) SubjectEnded(from, to time.Time) (began time.Time) {
 	for _, d := range r.list() {
 		d.mu.Lock()
-		if Kinds[d.kind].endsSubject && d.began.Before(to) && (!d.closed || d.done.After(from)) && (began.IsZero() || d.began.Before(began)) {
+		if d.kind.endsSubject && d.began.Before(to) && (!d.closed || d.done.After(from)) && (began.IsZero() || d.began.Before(began)) {
 			began = d.began
 		}
 		d.mu.Unlock()
@@ -453,7 +446,7 @@ func (r *Faults) UnchangedSince() (time.Time, bool) {
 		if !closed {
 			return time.Time{}, false
 		}
-		if !Kinds[d.kind].FailsRestores {
+		if !d.kind.FailsRestores {
 			since = latest(since, done)
 		}
 	}

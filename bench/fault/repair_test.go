@@ -130,8 +130,8 @@ func (s *slow) shows(name string) visible.VisibleChange {
 
 func (s *slow) startFault(kind string) *activeFault {
 	s.t.Helper()
-	d, err := s.Faults.startFault(s.t.Context(), &scenarios.Fault{Kind: kind}, "3:fault", &activeFault{})
-	if err != nil {
+	d := newFault(&scenarios.Fault{Kind: kind}, "3:fault")
+	if err := s.start(s.t.Context(), d); err != nil {
 		s.t.Fatal(err)
 	}
 	return d
@@ -183,7 +183,7 @@ func TestRepairedAmidChanges(t *testing.T) {
 	s.Settled()
 	for _, d := range []*activeFault{held, dropped} {
 		if !d.done.Equal(d.arrived) {
-			t.Errorf("%s: repaired %v after it began, although changes had arrived after %v", d.kind, d.done.Sub(d.began), d.arrived.Sub(d.began))
+			t.Errorf("%s: repaired %v after it began, although changes had arrived after %v", d.Kind, d.done.Sub(d.began), d.arrived.Sub(d.began))
 		}
 	}
 	if n := s.repairs(); n != 2 {
@@ -235,8 +235,8 @@ func TestNothingFollowedAFault(t *testing.T) {
 func TestEmptied(t *testing.T) {
 	began := time.Unix(100, 0)
 	r := newFaults(&pass.Env{})
-	refused := &activeFault{kind: scenarios.FaultRuleRefused, began: began}
-	r.all = []*activeFault{{kind: scenarios.FaultReference, began: began.Add(-time.Minute)}, refused}
+	refused := &activeFault{kind: Of(scenarios.FaultRuleRefused), began: began}
+	r.all = []*activeFault{{kind: Of(scenarios.FaultReference), began: began.Add(-time.Minute)}, refused}
 	for _, c := range []struct {
 		after   time.Duration
 		closed  bool

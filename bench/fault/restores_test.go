@@ -305,7 +305,6 @@ func inVirtualTime(t *testing.T) (r *Faults, said func() string) {
 // A sync after a change does not detect a fault that a change cannot show, unless it fails.
 func TestDetectionUnderChurn(t *testing.T) {
 	at := func(s int) time.Time { return time.Unix(1000+int64(s), 0) }
-	removed := func() (string, error) { return "a chain", nil }
 	for _, test := range []struct {
 		name    string
 		kind    string
@@ -326,11 +325,8 @@ func TestDetectionUnderChurn(t *testing.T) {
 		{name: "watch and change", kind: scenarios.FaultWatchDropped, change: 1},
 	} {
 		r, said := inVirtualTime(t)
-		d := &activeFault{}
-		if test.kind == scenarios.FaultFlush {
-			d.stillMissing = removed
-		}
-		if _, err := r.startFault(t.Context(), &scenarios.Fault{Kind: test.kind}, "1:fault", d); err != nil {
+		d := newFault(&scenarios.Fault{Kind: test.kind}, "1:fault")
+		if err := r.start(t.Context(), d); err != nil {
 			t.Fatal(err)
 		}
 		d.pending = test.pending
@@ -350,8 +346,8 @@ func TestDetectionUnderChurn(t *testing.T) {
 // A fault is detected by the first answer that began after it. Its repair counts from the arrival of all changes.
 func TestFaultIsReportedOnce(t *testing.T) {
 	r, said := inVirtualTime(t)
-	d, err := r.startFault(t.Context(), &scenarios.Fault{Kind: scenarios.FaultRestoreFails}, "3:fault", &activeFault{planted: "fail", left: 2})
-	if err != nil {
+	d := newFault(&scenarios.Fault{Kind: scenarios.FaultRestoreFails, Times: 2}, "3:fault")
+	if err := r.start(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}
 	at := func(s int) time.Time { return time.Unix(1000+int64(s), 0) }

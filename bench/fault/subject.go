@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/netip"
 	"slices"
@@ -17,57 +16,58 @@ import (
 	"synclab/bench/cgroup"
 	"synclab/bench/netns"
 	"synclab/bench/pass"
-	"synclab/scenarios"
 )
 
 // killWithin is the time in which the subject is killed, at a random moment: in the middle of whatever it does then.
 const killWithin = time.Second
 
 // killed ends the subject and its tools, as a crash does, and restarts the subject at once.
-func (r *Faults) killed(ctx context.Context, f *scenarios.Fault, name string, lot *rand.Rand) error {
+func (r *Faults) killed(ctx context.Context, d *activeFault) error {
 	p := r.Host.Process()
 	if p == nil {
 		return errors.New("no subject runs as a separate process")
 	}
-	if err := pass.Wait(ctx, time.Duration(lot.Int64N(int64(killWithin)))); err != nil {
+	if err := pass.Wait(ctx, time.Duration(d.random.Int64N(int64(killWithin)))); err != nil {
 		return err
 	}
 	p.Kill()
-	d, err := r.startFault(ctx, f, name, &activeFault{})
-	if err != nil {
+	d.stillMissing = func() (string, error) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if !d.synced {
+			return "no sync since", nil
+		}
+		return "", nil
+	}
+	if err := r.start(ctx, d); err != nil {
 		return err
 	}
-	if err := r.Host.Restart(ctx, name); err != nil {
+	if err := r.Host.Restart(ctx, d.step); err != nil {
 		return err
 	}
 	r.Host.Subject.Disturbed() // the kill may have interrupted a write
-	r.follow(d)
 	return nil
 }
 
 // limitMemory limits the memory of the subject and its children.
-func (r *Faults) limitMemory(ctx context.Context, f *scenarios.Fault, name string) error {
+func (r *Faults) limitMemory(ctx context.Context, d *activeFault) (err error) {
 	p := r.Host.Process()
 	if p == nil {
 		return errors.New("no subject runs as a separate process")
 	}
-	began := r.Clock.Now()
+	d.began = r.Clock.Now()
 	r.Host.Mortal.Store(true)
-	end, err := cgroup.Limit(p.PID(), f.Bytes)
 	how := "in total (cgroup)"
-	if err != nil {
+	if d.stop, err = cgroup.Limit(p.PID(), d.Bytes); err != nil {
 		how = fmt.Sprintf("of private writable memory per process (RLIMIT_DATA; %v)", err)
-		if end, err = limitData(p.PID(), f.Bytes); err != nil {
+		if d.stop, err = limitData(p.PID(), d.Bytes); err != nil {
 			return err
 		}
 	}
-	d, err := r.startFault(ctx, f, name, &activeFault{began: began})
-	if err != nil {
-		return errors.Join(err, end())
+	if err := r.start(ctx, d); err != nil {
+		return err
 	}
-	r.note(d, "the subject and its children are limited to %d MiB %s", f.Bytes>>20, how)
-	r.follow(d)
-	r.hold(d, f.For, end)
+	r.note(d, "the subject and its children are limited to %d MiB %s", d.Bytes>>20, how)
 	return nil
 }
 
@@ -92,7 +92,7 @@ func limitData(pid int, bytes int64) (end func() error, err error) {
 }
 
 // moreAddresses adds one address per family to the node: the last one in the address's network of 256.
-func (r *Faults) moreAddresses(ctx context.Context, f *scenarios.Fault, name string) error {
+func (r *Faults) moreAddresses(ctx context.Context, d *activeFault) error {
 	if err := netns.Guard(); err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (r *Faults) moreAddresses(ctx context.Context, f *scenarios.Fault, name str
 		return fmt.Errorf("%s: %w", netns.NodeDevice, err)
 	}
 	var ends []func() error
-	end := func() error {
+	d.stop = func() error {
 		var errs []error
 		for _, end := range ends {
 			errs = append(errs, end())
@@ -116,7 +116,7 @@ func (r *Faults) moreAddresses(ctx context.Context, f *scenarios.Fault, name str
 			address.Flags = unix.IFA_F_NODAD
 		}
 		if err := netlink.AddrAdd(link, address); err != nil {
-			return errors.Join(fmt.Errorf("add address %s: %w", more, err), end())
+			return fmt.Errorf("add address %s: %w", more, err)
 		}
 		added = append(added, more.String())
 		ends = append(ends, func() error {
@@ -126,16 +126,13 @@ func (r *Faults) moreAddresses(ctx context.Context, f *scenarios.Fault, name str
 			return nil
 		})
 	}
-	d, err := r.startFault(ctx, f, name, &activeFault{})
-	if err != nil {
-		return errors.Join(err, end())
+	if err := r.start(ctx, d); err != nil {
+		return err
 	}
 	r.note(d, "%s", strings.Join(added, ", "))
 	if len(r.Config.NodePortAddresses) == 0 {
 		r.note(d, "no rule needs to change, since nodePortAddresses is not set: recovery ends with the changes that follow")
 	}
-	r.follow(d)
-	r.hold(d, f.For, end)
 	return nil
 }
 

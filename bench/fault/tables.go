@@ -15,11 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"synclab/bench/netns"
-	"synclab/bench/pass"
 	"synclab/proxier"
 	"synclab/proxier/iptables"
 	"synclab/proxier/kernel"
-	"synclab/scenarios"
 )
 
 // tableOf is an iptables table of one family.
@@ -136,11 +134,11 @@ func (r *Faults) watched(places []tableOf, stillMissing func(tableOf, map[string
 
 // flushed empties tables. They are repaired when each shared chain that had rules has rules again, and the base chains
 // jump to the subject as often as before. package visible checks the Services' own chains anyway.
-func (r *Faults) flushed(ctx context.Context, f *scenarios.Fault, name string) error {
+func (r *Faults) flushed(ctx context.Context, d *activeFault) error {
 	if r.About.Backend == proxier.Nftables {
-		return r.flushedNftables(ctx, f, name)
+		return r.flushedNftables(ctx, d)
 	}
-	places := r.placesOf(f.Table)
+	places := r.placesOf(d.Table)
 	before := map[tableOf]map[string]int{}
 	for _, place := range places {
 		tally, err := kernel.Tally(string(r.KernelVariant()), place.family, place.table)
@@ -162,26 +160,26 @@ func (r *Faults) flushed(ctx context.Context, f *scenarios.Fault, name string) e
 		}
 		before[place] = keep
 	}
-	began := r.Clock.Now() // before the flush: the subject may detect it at once
+	d.began = r.Clock.Now() // before the flush: the subject may detect it at once
 	for _, family := range r.Families {
-		if err := r.flush(ctx, family, f.Table); err != nil {
+		if err := r.flush(ctx, family, d.Table); err != nil {
 			return err
 		}
 	}
-	d, err := r.startFault(ctx, f, name, &activeFault{began: began, stillMissing: r.watched(places, func(place tableOf, now map[string]int) (string, error) {
+	d.stillMissing = r.watched(places, func(place tableOf, now map[string]int) (string, error) {
 		for chain, n := range before[place] {
 			if has, there := now[chain]; !there || has < n {
 				return fmt.Sprintf("%s: %s has %d rules", place, chain, has), nil
 			}
 		}
 		return "", nil
-	})})
-	if err != nil {
+	})
+	if err := r.start(ctx, d); err != nil {
 		return err
 	}
 	r.Host.Subject.Disturbed()
-	r.follow(d)
-	return r.TableEmptied(ctx, f.Table)
+	r.follow(d) // the repair may come before other programs' rules are back
+	return r.TableEmptied(ctx, d.Table)
 }
 
 // perService reports whether a chain is created and deleted with Services.
@@ -190,23 +188,24 @@ func perService(chain string) bool {
 }
 
 // deleted deletes one object in each family.
-func (r *Faults) deleted(ctx context.Context, f *scenarios.Fault, name string, lot *rand.Rand) error {
+func (r *Faults) deleted(ctx context.Context, d *activeFault) error {
 	if r.About.Backend == proxier.Nftables {
-		return r.deletedNftables(ctx, f, name, lot)
+		return r.deletedNftables(ctx, d)
 	}
-	before, taken := r.Clock.Now(), map[tableOf]lost{}
+	d.began = r.Clock.Now()
+	taken := map[tableOf]lost{}
 	var places []tableOf
-	for _, place := range r.placesOf(f.Table) {
+	for _, place := range r.placesOf(d.Table) {
 		tally, err := kernel.Tally(string(r.KernelVariant()), place.family, place.table)
 		if err != nil {
 			return err
 		}
-		l, err := r.take(ctx, f.Object, place, tally, lot)
+		l, err := r.take(ctx, d.Object, place, tally, d.random)
 		if err != nil {
 			return err
 		}
 		if l.chain == "" {
-			r.Messages.Send(pass.Message{Note: fmt.Sprintf("%s: %s has no such object of the subject", describe(name, f), place)})
+			r.note(d, "%s has no such object of the subject", place)
 			continue
 		}
 		taken[place] = l
@@ -215,21 +214,20 @@ func (r *Faults) deleted(ctx context.Context, f *scenarios.Fault, name string, l
 	if len(places) == 0 {
 		return nil
 	}
-	d, err := r.startFault(ctx, f, name, &activeFault{began: before, stillMissing: r.watched(places, func(place tableOf, now map[string]int) (string, error) {
+	d.stillMissing = r.watched(places, func(place tableOf, now map[string]int) (string, error) {
 		l := taken[place]
-		if !r.wanted(l, before) {
+		if !r.wanted(l, d.began) {
 			return "", nil
 		}
 		return l.stillMissing(place, now, func(chain string) ([]string, error) { return r.rulesOf(r.Context(), place, chain) })
-	})})
-	if err != nil {
+	})
+	if err := r.start(ctx, d); err != nil {
 		return err
 	}
 	for _, place := range places {
 		r.note(d, "%s: %s", place, taken[place].what)
 	}
 	r.Host.Subject.Disturbed()
-	r.follow(d)
 	return nil
 }
 

@@ -181,10 +181,10 @@ func losses(s *scenarios.Scenario, records []raw.Record) []window {
 	}
 	var windows []window
 	for i, step := range s.Steps {
-		if step.Fault == nil || fault.LosesFlows(step.Fault.Kind) == "" {
+		if step.Fault == nil || fault.Of(step.Fault.Kind).LosesFlows == "" {
 			continue
 		}
-		w := window{from: startOf(i, s, began), to: forever, full: step.Fault.Kind == scenarios.FaultConntrackFull}
+		w := window{from: startOf(i, s, began), to: forever, full: fault.Of(step.Fault.Kind).FillsConntrack}
 		if end, ok := endOf(i, s, settled); ok {
 			w.to = end
 		}
