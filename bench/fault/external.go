@@ -3,54 +3,15 @@ package fault
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"strings"
-	"time"
 
-	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/netns"
-	"synclab/bench/outfile"
-	"synclab/bench/pass"
 	"synclab/proxier/iptables"
 )
-
-// lockRetry is the time between two attempts to take a lock; iptables itself tries once a second.
-const lockRetry = 10 * time.Millisecond
-
-// HoldLock takes the xtables lock as another iptables-legacy would (flock on the lock file). It calls held, keeps the
-// lock for d and releases it. When ctx ends, it releases the lock at once and returns the cause. The nft variant takes
-// no such lock.
-func HoldLock(ctx context.Context, lockFile string, d time.Duration, held func()) error {
-	if err := netns.Guard(); err != nil {
-		return fmt.Errorf("xtables lock: %w", err)
-	}
-	f, err := outfile.OpenBeside(lockFile, os.O_CREATE|os.O_RDONLY, 0o600)
-	if err != nil {
-		return fmt.Errorf("xtables lock: %w", err)
-	}
-	defer f.Close() // releases the lock
-	for {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			return fmt.Errorf("xtables lock %s: %w", lockFile, err)
-		}
-		if err := pass.Wait(ctx, lockRetry); err != nil {
-			return fmt.Errorf("xtables lock %s: %w", lockFile, err)
-		}
-	}
-	if held != nil {
-		held()
-	}
-	return pass.Wait(ctx, d)
-}
 
 // FlushTable empties a table (nat, filter, mangle, or all of them), like a program that restores a ruleset without the
 // proxier's rules. Rules and user-defined chains disappear in one step. It runs the tool as the proxier's own syncs do,

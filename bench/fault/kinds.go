@@ -88,19 +88,7 @@ func Of(name string) *Kind {
 func (k *Kind) AtOnce() bool { return k.lasts == atOnce }
 
 func init() {
-	tools := []spare{withoutTools}
 	process := []spare{withoutProcess}
-	register(Kind{Name: scenarios.FaultRestoreFails, inject: (*Faults).failRestores, spares: tools, lasts: forCalls, Planted: "fail", FailsRestores: true})
-	register(Kind{Name: scenarios.FaultRestoreKilled, inject: (*Faults).killRestores, spares: tools, lasts: forCalls, Planted: "kill", FailsRestores: true})
-	register(Kind{
-		Name: scenarios.FaultRuleRefused, inject: (*Faults).refuse, lasts: forTime, Planted: "refuse", FailsRestores: true, removesRules: true,
-		spares:     []spare{withoutTools, withoutShim},
-		LosesFlows: "a Service whose rules are refused is left out, or keeps its old rules",
-	})
-	register(Kind{
-		Name: scenarios.FaultLockHeld, inject: (*Faults).lock, lasts: forTime, FailsRestores: true,
-		spares: []spare{withoutTables, withoutLock},
-	})
 	register(Kind{
 		Name: scenarios.FaultWriter, inject: (*Faults).compete, lasts: forTime,
 		spares: []spare{withoutTables},
@@ -156,13 +144,6 @@ func withoutTools(e *pass.Env, _ *scenarios.Fault) string {
 		return ""
 	}
 	return e.Subject + " runs no tool that the fault could affect"
-}
-
-func withoutShim(e *pass.Env, _ *scenarios.Fault) string {
-	if e.Feed == raw.FeedAPI {
-		return ""
-	}
-	return "needs the feed " + raw.FeedAPI
 }
 
 func withoutTables(e *pass.Env, _ *scenarios.Fault) string {
