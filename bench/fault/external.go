@@ -45,10 +45,3 @@ func FlushTable(ctx context.Context, variant iptables.Variant, family corev1.IPF
 	}
 	return nil
 }
-
-func lockWait(variant iptables.Variant) []string {
-	if variant == iptables.Legacy {
-		return []string{"-w", "60"}
-	}
-	return nil
-}

@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -353,4 +354,31 @@ func drawChain(tally map[string]int, lot *rand.Rand) string {
 	chains := kinds[names[lot.IntN(len(names))]]
 	slices.Sort(chains)
 	return chains[lot.IntN(len(chains))]
+}
+
+// restoreForeign adds rules to tables, as another program on the node does.
+func (r *Faults) restoreForeign(ctx context.Context, family corev1.IPFamily, payload *bytes.Buffer) error {
+	if err := netns.Guard(); err != nil {
+		return err
+	}
+	tool := iptables.Binary(r.KernelVariant(), family, "restore")
+	path, err := iptables.FindBinary(tool)
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, path, append(lockWait(r.KernelVariant()), "--noflush")...)
+	cmd.Stdin = payload
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", tool, err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+func hasChain(tally map[string]int, chain string) bool { _, ok := tally[chain]; return ok }
+
+func lockWait(variant iptables.Variant) []string {
+	if variant == iptables.Legacy {
+		return []string{"-w", "60"}
+	}
+	return nil
 }
