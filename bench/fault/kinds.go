@@ -89,16 +89,6 @@ func (k *Kind) AtOnce() bool { return k.lasts == atOnce }
 
 func init() {
 	process := []spare{withoutProcess}
-	register(Kind{
-		Name: scenarios.FaultFlush, inject: (*Faults).flushed, shows: objectsBack, removesRules: true,
-		spares:     []spare{withoutTables, withoutTable},
-		LosesFlows: "no rule has its Service until the repair",
-	})
-	register(Kind{
-		Name: scenarios.FaultDelete, inject: (*Faults).deleted, shows: objectsBack, removesRules: true,
-		spares:     []spare{withoutTables, withoutFormat, withoutTable},
-		LosesFlows: "perhaps no rule has its Service until the repair",
-	})
 	register(Kind{Name: scenarios.FaultKilled, inject: (*Faults).killed, spares: process, shows: objectsBack, endsSubject: true, newProcess: true})
 	register(Kind{Name: scenarios.FaultMemoryLimit, inject: (*Faults).limitMemory, spares: process, lasts: forTime, endsSubject: true})
 	register(Kind{

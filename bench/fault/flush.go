@@ -1,0 +1,159 @@
+package fault
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os/exec"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/bench/netns"
+	"synclab/bench/subject"
+	"synclab/proxier"
+	"synclab/proxier/iptables"
+	"synclab/proxier/kernel"
+	"synclab/scenarios"
+)
+
+func init() {
+	register(Kind{
+		Name: scenarios.FaultFlush, inject: (*Faults).flushed, shows: objectsBack, removesRules: true,
+		spares:     []spare{withoutTables, withoutTable},
+		LosesFlows: "no rule has its Service until the repair",
+	})
+}
+
+// flushed empties tables. They are repaired when each shared chain that had rules has rules again, and the base chains
+// jump to the subject as often as before. package visible checks the Services' own chains anyway.
+func (r *Faults) flushed(ctx context.Context, d *activeFault) error {
+	if r.About.Backend == proxier.Nftables {
+		return r.flushedNftables(ctx, d)
+	}
+	places := r.placesOf(d.Table)
+	before := map[tableOf]map[string]int{}
+	for _, place := range places {
+		tally, err := kernel.Tally(string(r.KernelVariant()), place.family, place.table)
+		if err != nil {
+			return err
+		}
+		jumps, err := r.jumpsIn(ctx, place, tally)
+		if err != nil {
+			return err
+		}
+		keep := map[string]int{}
+		for chain, n := range tally {
+			if isOwn(chain) && !perService(chain) && n > 0 { // empty chains are canaries, or only targets of jumps
+				keep[chain] = 1
+			}
+		}
+		for _, jump := range jumps {
+			keep[jump.base]++
+		}
+		before[place] = keep
+	}
+	d.began = r.Clock.Now() // before the flush: the subject may detect it at once
+	for _, family := range r.Families {
+		if err := r.flush(ctx, family, d.Table); err != nil {
+			return err
+		}
+	}
+	d.stillMissing = r.watched(places, func(place tableOf, now map[string]int) (string, error) {
+		for chain, n := range before[place] {
+			if has, there := now[chain]; !there || has < n {
+				return fmt.Sprintf("%s: %s has %d rules", place, chain, has), nil
+			}
+		}
+		return "", nil
+	})
+	if err := r.start(ctx, d); err != nil {
+		return err
+	}
+	r.Host.Subject.Disturbed()
+	r.follow(d) // the repair may come before other programs' rules are back
+	return r.TableEmptied(ctx, d.Table)
+}
+
+func (r *Faults) flushedNftables(ctx context.Context, d *activeFault) error {
+	lives, err := r.liveTables()
+	if err != nil {
+		return err
+	}
+	d.began = r.Clock.Now() // before the flush: the subject may detect it at once
+	for _, family := range r.Families {
+		if err := r.flush(ctx, family, d.Table); err != nil {
+			return err
+		}
+	}
+	d.stillMissing = r.watchedNftables(func(family corev1.IPFamily, now *liveTable) (string, error) {
+		if n := len(lives[family].base); len(now.base) < n {
+			return fmt.Sprintf("%s: table %s has %d base chains, want %d", family, now.table.Name, len(now.base), n), nil
+		}
+		return "", nil
+	})
+	if err := r.start(ctx, d); err != nil {
+		return err
+	}
+	r.Host.Subject.Disturbed()
+	return nil
+}
+
+// flush empties what the subject's backend calls a table. With nftables, any table means the subject's own: it is
+// deleted, as by a program that flushes the ruleset.
+func (r *Faults) flush(ctx context.Context, family corev1.IPFamily, table string) error {
+	r.flushes.Add(1)
+	if r.About.Backend != proxier.Nftables {
+		return FlushTable(ctx, r.KernelVariant(), family, table)
+	}
+	if err := netns.Guard(); err != nil {
+		return fmt.Errorf("flush table %s: %w", table, err)
+	}
+	there, conn, err := r.OwnNftables(family)
+	if err != nil {
+		return err
+	}
+	if len(there) == 0 {
+		return fmt.Errorf("delete %s table %s: it does not exist", family, subject.OwnTables[r.About.Proxier][0])
+	}
+	for _, table := range there {
+		conn.DelTable(table)
+	}
+	if err := conn.Flush(); err != nil {
+		return fmt.Errorf("delete %s table %s: %w", family, there[0].Name, err)
+	}
+	return nil
+}
+
+// FlushTable empties a table (nat, filter, mangle, or all of them), like a program that restores a ruleset without the
+// proxier's rules. Rules and user-defined chains disappear in one step. It runs the tool as the proxier's own syncs do,
+// in the network namespace of the calling thread.
+func FlushTable(ctx context.Context, variant iptables.Variant, family corev1.IPFamily, table string) error {
+	tables := []string{table}
+	switch table {
+	case "nat", "filter", "mangle":
+	case "all":
+		tables = []string{"nat", "filter", "mangle"}
+	default:
+		return fmt.Errorf("flush table %q: want nat, filter, mangle or all", table)
+	}
+	if err := netns.Guard(); err != nil {
+		return fmt.Errorf("flush table %s: %w", table, err)
+	}
+	tool := iptables.Binary(variant, family, "restore")
+	path, err := iptables.FindBinary(tool)
+	if err != nil {
+		return fmt.Errorf("flush table %s: %w", table, err)
+	}
+	var empty bytes.Buffer
+	for _, name := range tables {
+		// Without --noflush, this input replaces the table.
+		fmt.Fprintf(&empty, "*%s\nCOMMIT\n", name)
+	}
+	cmd := exec.CommandContext(ctx, path, lockWait(variant)...)
+	cmd.Stdin = &empty
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("flush table %s: %s: %w: %s", table, tool, err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
