@@ -88,16 +88,6 @@ func Of(name string) *Kind {
 func (k *Kind) AtOnce() bool { return k.lasts == atOnce }
 
 func init() {
-	process := []spare{withoutProcess}
-	register(Kind{Name: scenarios.FaultKilled, inject: (*Faults).killed, spares: process, shows: objectsBack, endsSubject: true, newProcess: true})
-	register(Kind{Name: scenarios.FaultMemoryLimit, inject: (*Faults).limitMemory, spares: process, lasts: forTime, endsSubject: true})
-	register(Kind{
-		Name: scenarios.FaultConntrackFull, inject: (*Faults).fillConntrack, lasts: forTime,
-		LosesFlows: "the kernel drops what it cannot track", FillsConntrack: true,
-	})
-	register(Kind{
-		Name: scenarios.FaultAddresses, inject: (*Faults).moreAddresses, lasts: forTime, LosesFlows: "connections through an address end with the address",
-	})
 	register(Kind{
 		Name:   scenarios.FaultClear,
 		inject: func(r *Faults, ctx context.Context, _ *activeFault) error { return r.clear(ctx) },

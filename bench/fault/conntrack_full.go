@@ -13,7 +13,15 @@ import (
 	"synclab/bench/netns"
 	"synclab/bench/pass"
 	"synclab/proxier/kernel/attr"
+	"synclab/scenarios"
 )
+
+func init() {
+	register(Kind{
+		Name: scenarios.FaultConntrackFull, inject: (*Faults).fillConntrack, lasts: forTime,
+		LosesFlows: "the kernel drops what it cannot track", FillsConntrack: true,
+	})
+}
 
 // The connections that fill a table are UDP flows of the range for benchmarks (RFC 2544), which nothing else uses. A
 // mark identifies them, so that one request deletes them.
