@@ -87,20 +87,6 @@ func Of(name string) *Kind {
 // AtOnce reports whether the fault ends at once, so that there is nothing to clear.
 func (k *Kind) AtOnce() bool { return k.lasts == atOnce }
 
-func init() {
-	register(Kind{
-		Name:   scenarios.FaultClear,
-		inject: func(r *Faults, ctx context.Context, _ *activeFault) error { return r.clear(ctx) },
-	})
-	register(Kind{Name: scenarios.FaultWatchDropped, disturb: (*Faults).dropWatches, shows: nextVisible})
-	register(Kind{Name: scenarios.FaultWatchStalled, disturb: (*Faults).stall, lasts: forTime})
-	register(Kind{Name: scenarios.FaultRelist, disturb: (*Faults).relist, Hides: hiddenChurns})
-	register(Kind{Name: scenarios.FaultEventsDuplicated, disturb: (*Faults).duplicate, lasts: forChanges, shows: eachVisible})
-	register(Kind{Name: scenarios.FaultEventsReordered, disturb: (*Faults).reorder, lasts: forChanges, shows: eachVisible})
-	register(Kind{Name: scenarios.FaultSlicesFirst, disturb: (*Faults).slicesFirst, lasts: forTime})
-	register(Kind{Name: scenarios.FaultAPIDown, disturb: (*Faults).apiDown, lasts: forTime})
-}
-
 // Spares returns why a fault cannot affect the subject; empty: it can.
 func Spares(e *pass.Env, f *scenarios.Fault) string {
 	for _, spares := range Of(f.Kind).spares {

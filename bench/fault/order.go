@@ -14,6 +14,13 @@ import (
 	"synclab/scenarios"
 )
 
+func init() {
+	register(Kind{
+		Name:   scenarios.FaultClear,
+		inject: func(r *Faults, ctx context.Context, _ *activeFault) error { return r.clear(ctx) },
+	})
+}
+
 // purposeFault and the numbers after it, one per fault, are the random streams of faults.
 const purposeFault = 1 << 16
 
