@@ -2,7 +2,6 @@ package fault
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -31,14 +30,6 @@ func (r *Faults) moreAddresses(ctx context.Context, d *activeFault) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", netns.NodeDevice, err)
 	}
-	var ends []func() error
-	d.stop = func() error {
-		var errs []error
-		for _, end := range ends {
-			errs = append(errs, end())
-		}
-		return errors.Join(errs...)
-	}
 	var added []string
 	for _, addr := range r.NodeIPs {
 		more := besides(addr, r.Node)
@@ -50,16 +41,14 @@ func (r *Faults) moreAddresses(ctx context.Context, d *activeFault) error {
 			return fmt.Errorf("add address %s: %w", more, err)
 		}
 		added = append(added, more.String())
-		ends = append(ends, func() error {
+		d.stops = append(d.stops, func() error {
 			if err := netlink.AddrDel(link, address); err != nil {
 				return fmt.Errorf("delete address %s: %w", more, err)
 			}
 			return nil
 		})
 	}
-	if err := r.start(ctx, d); err != nil {
-		return err
-	}
+	r.start(d)
 	r.note(d, "%s", strings.Join(added, ", "))
 	if len(r.Config.NodePortAddresses) == 0 {
 		r.note(d, "no rule needs to change, since nodePortAddresses is not set: recovery ends with the changes that follow")

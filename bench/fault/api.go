@@ -43,9 +43,7 @@ func (r *Faults) disturb(ctx context.Context, d *activeFault) error {
 		r.api.awaiting = append(r.api.awaiting, d)
 		return nil
 	}
-	if err := r.start(ctx, d); err != nil {
-		return err
-	}
+	r.start(d)
 	return d.kind.disturb(r, ctx, d.Fault)
 }
 

@@ -50,7 +50,7 @@ func (r *Faults) fillConntrack(ctx context.Context, d *activeFault) error {
 	if err != nil {
 		return err
 	}
-	d.stop = filler.clear
+	d.stops = append(d.stops, filler.clear)
 	if d.Flows > 0 {
 		filler.most = d.Flows
 	}
@@ -58,9 +58,7 @@ func (r *Faults) fillConntrack(ctx context.Context, d *activeFault) error {
 	if err != nil {
 		return err
 	}
-	if err := r.start(ctx, d); err != nil {
-		return err
-	}
+	r.start(d)
 	filler.mark = refillMark
 	first, err := filler.count(fillMark)
 	if err != nil {
@@ -83,14 +81,13 @@ func (r *Faults) fillConntrack(ctx context.Context, d *activeFault) error {
 		}
 		done <- err
 	}()
-	d.stop = func() error {
+	d.stops = append(d.stops, func() error {
 		stop()
-		err := <-done
-		if err == nil {
-			err = r.stillThere(filler, first)
+		if err := <-done; err != nil {
+			return err
 		}
-		return errors.Join(err, filler.clear())
-	}
+		return r.stillThere(filler, first)
+	})
 	return nil
 }
 

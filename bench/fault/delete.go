@@ -66,9 +66,7 @@ func (r *Faults) deleted(ctx context.Context, d *activeFault) error {
 		}
 		return l.stillMissing(place, now, func(chain string) ([]string, error) { return r.rulesOf(r.Context(), place, chain) })
 	})
-	if err := r.start(ctx, d); err != nil {
-		return err
-	}
+	r.start(d)
 	for _, place := range places {
 		r.note(d, "%s: %s", place, taken[place].what)
 	}
@@ -216,9 +214,7 @@ func (r *Faults) deletedNftables(ctx context.Context, d *activeFault) error {
 		what = append(what, text)
 	}
 	d.stillMissing = r.watchedNftables(func(family corev1.IPFamily, now *liveTable) (string, error) { return backs[family](now) })
-	if err := r.start(ctx, d); err != nil {
-		return err
-	}
+	r.start(d)
 	r.note(d, "%s", strings.Join(what, "; "))
 	r.Host.Subject.Disturbed()
 	return nil

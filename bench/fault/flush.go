@@ -67,9 +67,7 @@ func (r *Faults) flushed(ctx context.Context, d *activeFault) error {
 		}
 		return "", nil
 	})
-	if err := r.start(ctx, d); err != nil {
-		return err
-	}
+	r.start(d)
 	r.Host.Subject.Disturbed()
 	r.follow(d) // the repair may come before other programs' rules are back
 	return r.TableEmptied(ctx, d.Table)
@@ -92,9 +90,7 @@ func (r *Faults) flushedNftables(ctx context.Context, d *activeFault) error {
 		}
 		return "", nil
 	})
-	if err := r.start(ctx, d); err != nil {
-		return err
-	}
+	r.start(d)
 	r.Host.Subject.Disturbed()
 	return nil
 }

@@ -34,9 +34,7 @@ func (r *Faults) killed(ctx context.Context, d *activeFault) error {
 		}
 		return "", nil
 	}
-	if err := r.start(ctx, d); err != nil {
-		return err
-	}
+	r.start(d)
 	if err := r.Host.Restart(ctx, d.step); err != nil {
 		return err
 	}

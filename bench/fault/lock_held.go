@@ -42,12 +42,13 @@ func (r *Faults) lock(ctx context.Context, d *activeFault) error {
 		letGo()
 		return err
 	}
-	d.stop = func() error {
+	d.stops = append(d.stops, func() error {
 		letGo()
 		<-failed
 		return nil
-	}
-	return r.start(ctx, d)
+	})
+	r.start(d)
+	return nil
 }
 
 // longest is longer than any fault is active.

@@ -16,7 +16,7 @@ func init() {
 }
 
 // limitMemory limits the memory of the subject and its children.
-func (r *Faults) limitMemory(ctx context.Context, d *activeFault) (err error) {
+func (r *Faults) limitMemory(_ context.Context, d *activeFault) error {
 	p := r.Host.Process()
 	if p == nil {
 		return errors.New("no subject runs as a separate process")
@@ -24,15 +24,15 @@ func (r *Faults) limitMemory(ctx context.Context, d *activeFault) (err error) {
 	d.began = r.Clock.Now()
 	r.Host.Mortal.Store(true)
 	how := "in total (cgroup)"
-	if d.stop, err = cgroup.Limit(p.PID(), d.Bytes); err != nil {
+	lift, err := cgroup.Limit(p.PID(), d.Bytes)
+	if err != nil {
 		how = fmt.Sprintf("of private writable memory per process (RLIMIT_DATA; %v)", err)
-		if d.stop, err = limitData(p.PID(), d.Bytes); err != nil {
+		if lift, err = limitData(p.PID(), d.Bytes); err != nil {
 			return err
 		}
 	}
-	if err := r.start(ctx, d); err != nil {
-		return err
-	}
+	d.stops = append(d.stops, lift)
+	r.start(d)
 	r.note(d, "the subject and its children are limited to %d MiB %s", d.Bytes>>20, how)
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -41,16 +42,16 @@ func (r *Faults) Inject(ctx context.Context, f *scenarios.Fault, name string) er
 }
 
 func (r *Faults) inject(ctx context.Context, d *activeFault) (err error) {
+	if err := r.watchAnswers(); err != nil {
+		return err
+	}
 	if d.kind.disturb != nil {
 		err = r.disturb(ctx, d)
 	} else {
 		err = d.kind.inject(r, ctx, d)
 	}
-	if err != nil && d.stop != nil {
-		err = errors.Join(err, d.stop())
-	}
-	if err != nil || !d.started {
-		return err
+	if err != nil || d.state == planned {
+		return errors.Join(err, d.stop())
 	}
 	r.follow(d)
 	switch d.kind.lasts {
@@ -62,9 +63,18 @@ func (r *Faults) inject(ctx context.Context, d *activeFault) (err error) {
 	return nil
 }
 
+// stop ends what a fault does.
+func (d *activeFault) stop() error {
+	var errs []error
+	for _, stop := range slices.Backward(d.stops) {
+		errs = append(errs, stop())
+	}
+	return errors.Join(errs...)
+}
+
 // note reports what a fault affected.
 func (r *Faults) note(d *activeFault, format string, args ...any) {
-	r.Messages.Send(pass.Message{Note: d.fault + ": " + fmt.Sprintf(format, args...)})
+	r.Messages.Send(pass.Message{Note: d.name + ": " + fmt.Sprintf(format, args...)})
 }
 
 // hold is the timer of an active fault: its time, or a fault step of kind clear, ends it.
@@ -87,13 +97,10 @@ func (r *Faults) hold(d *activeFault) {
 		} else {
 			_ = pass.Wait(holding, d.For)
 		}
-		var err error
-		if d.stop != nil {
-			err = d.stop()
-		}
+		err := d.stop()
 		d.end(r.Clock.Now())
 		if err != nil {
-			err = fmt.Errorf("end of %s: %w", d.fault, err)
+			err = fmt.Errorf("end of %s: %w", d.name, err)
 		}
 		h.done <- err
 	}()
@@ -120,20 +127,9 @@ func (r *Faults) clear(ctx context.Context) error {
 	r.Tools.fail.Store(0)
 	r.Tools.kill.Store(0)
 	for _, d := range r.open() {
-		if d.kind.Planted == "" {
-			continue
+		if d.kind.Planted != "" && !d.endStruck() {
+			r.withoutEffect(d)
 		}
-		d.mu.Lock()
-		hit := d.hit
-		if !hit {
-			d.close(r.Clock.Now())
-		}
-		d.mu.Unlock()
-		if !hit {
-			r.note(d, "it affected nothing")
-			continue
-		}
-		d.endStruck()
 	}
 	return errors.Join(errs...)
 }
@@ -145,9 +141,9 @@ func (r *Faults) RecordUnrepaired(within time.Duration, stillMissing error) {
 	for _, d := range r.open() {
 		still := d.still()
 		d.mu.Lock()
-		if !d.closed {
-			d.close(now)
-			rec := raw.Record{Unit: "s", Step: d.step, Fault: d.fault, Error: text}
+		if d.state != closed {
+			d.enter(closed, now)
+			rec := raw.Record{Unit: "s", Step: d.step, Fault: d.name, Error: text}
 			r.RecordAs(rec, raw.FaultRepaired, max(0, now.Sub(d.from()).Seconds()))
 		}
 		d.mu.Unlock()

@@ -43,7 +43,6 @@ const ackedAtOnce = 50
 // refer makes a chain with jumps to chains of the subject's Services, so that these cannot be deleted. No packet reaches
 // it. It stays until faults are cleared.
 func (r *Faults) refer(ctx context.Context, d *activeFault) error {
-	var ends []func() error
 	referred := 0
 	for _, family := range r.Families {
 		n, end, err := r.referIn(ctx, family, d.random)
@@ -52,23 +51,14 @@ func (r *Faults) refer(ctx context.Context, d *activeFault) error {
 		}
 		referred += n
 		if end != nil {
-			ends = append(ends, end)
+			d.stops = append(d.stops, end)
 		}
 	}
 	if referred == 0 {
 		r.note(d, "Services have no separate chains")
 		return nil
 	}
-	d.stop = func() error {
-		var errs []error
-		for _, end := range ends {
-			errs = append(errs, end())
-		}
-		return errors.Join(errs...)
-	}
-	if err := r.start(ctx, d); err != nil {
-		return err
-	}
+	r.start(d)
 	r.note(d, "refers to %d chains", referred)
 	return nil
 }

@@ -22,38 +22,73 @@ import (
 	"synclab/sim"
 )
 
-// activeFault is one fault, from its start until what it broke is repaired.
+// state is how far a fault has got. It never goes back, and may skip states.
+type state int
+
+const (
+	planned state = iota // it has broken nothing yet
+	active               // it breaks something
+	ended                // it breaks nothing more, but what it broke or delayed is not repaired
+	arrived              // also, the changes that it could delay are visible
+	closed               // it is repaired, or was not in time, or affected nothing
+)
+
+// activeFault is one fault, from its step until what it broke is repaired.
 type activeFault struct {
 	*scenarios.Fault
 	kind   *Kind
-	fault  string // as in Record.Fault
+	name   string // as in Record.Fault
 	step   string
 	random *rand.Rand // the fault's stream of random numbers
 	began  time.Time
-	// stillMissing returns what is still missing; nil: the fault removed nothing, and shows only in how changes arrive.
+	// stillMissing returns what is still missing, of a kind that shows objectsBack.
 	stillMissing func() (string, error)
-	asks         sync.Mutex   // guards stillMissing, which caches what it read; the follower and waiters call it
-	stop         func() error // ends what it does; nil: there is nothing to end
-	left         int          // how many calls it must still affect
-	started      bool
-	pending      bool      // earlier changes were not visible when it started
-	changed      time.Time // the first change after its start, under Faults.mu
+	asks         sync.Mutex     // guards stillMissing, which caches what it read; the follower and waiters call it
+	stops        []func() error // end what it does, the last one first
+	pending      bool           // earlier changes were not visible when it started
+	changed      time.Time      // the first change after its start, under Faults.mu
 
 	mu       sync.Mutex
-	noticed  bool
-	hit      bool          // an injected fault has affected a call
-	struck   time.Time     // end of the last affected call
+	state    state
+	at       [closed + 1]time.Time     // when it got into a state; zero: it did not
+	beyond   [closed + 1]chan struct{} // closed when it is in a state, or beyond
+	detected bool
 	synced   bool          // a sync or writing command succeeded that began after the fault
+	left     int           // how many calls it must still affect
+	struck   time.Time     // end of the last call that it affected
 	follows  time.Time     // since when follow checks whether it is repaired
-	tells    time.Time     // time of the first change after it
-	arrived  time.Time     // when all changes that it could delay had arrived
-	longest  time.Duration // longest delay of one of these changes; see meetsEach
-	shown    time.Time     // when the last of them became visible
-	over     chan struct{}
-	ended    time.Time // when it stopped; zero: it is active
-	repaired chan struct{}
-	closed   bool
-	done     time.Time // time of close
+	awaited  time.Time     // of the first change after it that the kernel's watcher awaits
+	longest  time.Duration // longest delay of a change that it could delay; see eachVisible
+	shown    time.Time     // when the last of these became visible
+}
+
+// enter brings a fault into a state, if it is not beyond. The caller holds mu.
+func (d *activeFault) enter(to state, at time.Time) {
+	if d.state >= to {
+		return
+	}
+	for d.state < to {
+		d.state++
+		close(d.beyond[d.state])
+	}
+	d.at[to] = at
+}
+
+// end records that a fault has stopped.
+func (d *activeFault) end(at time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.enter(ended, at)
+}
+
+// await waits until a fault is in a state or beyond; false: ctx ended before.
+func (d *activeFault) await(ctx context.Context, s state) bool {
+	select {
+	case <-d.beyond[s]:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // Faults are the faults of a repetition: it injects them, and follows each until it is repaired.
@@ -78,7 +113,7 @@ type Faults struct {
 	changed  time.Time                          // the last of these times
 	all      []*activeFault
 	holds    []*hold
-	watching bool // watchAnswers runs
+	watching bool // watchAnswers has begun
 	wait     sync.WaitGroup
 	// following is the context of all followers, and cancel ends it.
 	following context.Context
@@ -95,42 +130,34 @@ func (r *Faults) list() []*activeFault {
 // repairLook is the interval of checks for repairs, and the largest error of their recorded times.
 const repairLook = 10 * time.Millisecond
 
-// describe returns the name of a fault in records.
-func describe(name string, f *scenarios.Fault) string {
-	text := name + " " + f.Kind
-	if f.Object != "" {
-		text += " " + f.Object
+// newFault makes a fault that has broken nothing yet.
+func newFault(f *scenarios.Fault, step string) *activeFault {
+	d := &activeFault{Fault: f, kind: Of(f.Kind), name: step + " " + f.Kind, step: step}
+	for _, part := range []string{f.Object, f.Table} {
+		if part != "" {
+			d.name += " " + part
+		}
 	}
-	if f.Table != "" {
-		text += " " + f.Table
-	}
-	return text
-}
-
-// newFault makes a fault that is not injected yet.
-func newFault(f *scenarios.Fault, name string) *activeFault {
-	d := &activeFault{Fault: f, kind: Of(f.Kind), fault: describe(name, f), step: name, over: make(chan struct{}), repaired: make(chan struct{})}
 	if d.kind.lasts == forCalls {
 		d.left = f.Times
+	}
+	for s := range d.beyond {
+		d.beyond[s] = make(chan struct{})
 	}
 	return d
 }
 
-// start records the start of a fault.
-func (r *Faults) start(ctx context.Context, d *activeFault) error {
+// start records that a fault breaks something from now on, or since began.
+func (r *Faults) start(d *activeFault) {
 	if d.began.IsZero() {
 		d.began = r.Clock.Now()
 	}
 	d.pending = r.Host.Harness != nil && r.Host.Harness.Visible.PendingSince(d.began) > 0
-	d.started = true
-	r.RecordAs(raw.Record{At: d.began.Sub(r.Started).Seconds(), Unit: "s", Step: d.step, Fault: d.fault}, raw.FaultDuration, d.For.Seconds())
-	if err := r.watchAnswers(ctx); err != nil {
-		return err
-	}
+	r.RecordAs(raw.Record{At: d.began.Sub(r.Started).Seconds(), Unit: "s", Step: d.step, Fault: d.name}, raw.FaultDuration, d.For.Seconds())
+	d.enter(active, d.began)
 	r.mu.Lock()
 	r.all = append(r.all, d)
 	r.mu.Unlock()
-	return nil
 }
 
 // follow checks a fault until it is repaired.
@@ -149,7 +176,7 @@ func (r *Faults) follow(d *activeFault) {
 			select {
 			case <-ctx.Done():
 				return
-			case <-d.repaired:
+			case <-d.beyond[closed]:
 				return
 			case <-ticker.C():
 			}
@@ -158,7 +185,7 @@ func (r *Faults) follow(d *activeFault) {
 	})
 }
 
-// look checks once whether a fault is repaired.
+// look checks once whether a fault has ended, whether its changes have arrived, and whether it is repaired.
 func (r *Faults) look(d *activeFault) {
 	now := r.Clock.Now()
 	if d.kind.lasts == forChanges && r.apiSide().Disturbs() == 0 {
@@ -172,9 +199,7 @@ func (r *Faults) look(d *activeFault) {
 		return
 	}
 	d.mu.Lock()
-	if d.arrived.IsZero() {
-		d.arrived = now
-	}
+	d.enter(arrived, now)
 	d.mu.Unlock()
 	if d.kind.shows != objectsBack {
 		return
@@ -186,13 +211,25 @@ func (r *Faults) look(d *activeFault) {
 
 // upTo is the time of the last change that the fault could delay; zero: not known yet. The caller holds mu.
 func (d *activeFault) upTo() time.Time {
+	switch d.kind.shows {
+	case objectsBack:
+		return d.follows // the watcher rechecks the subject's rules from then on
+	case nextVisible:
+		return d.awaited
+	}
+	return d.at[ended]
+}
+
+// from is the earliest time at which a repair could begin. The caller holds mu.
+func (d *activeFault) from() time.Time {
 	switch {
 	case d.kind.shows == objectsBack:
-		return d.follows // the watcher rechecks the subject's rules from then on
-	case d.kind.shows == nextVisible:
-		return d.tells
+	case d.kind.shows == nextVisible && !d.awaited.IsZero():
+		return d.awaited
+	case !d.at[ended].IsZero():
+		return d.at[ended]
 	}
-	return d.ended
+	return d.began
 }
 
 // Changing notes that a Service or its endpoints change, and lets a fault that waits for a change affect it.
@@ -241,8 +278,8 @@ func (r *Faults) Awaited() {
 	now := r.Clock.Now()
 	for _, d := range r.open() {
 		d.mu.Lock()
-		if d.tells.IsZero() {
-			d.tells = now
+		if d.awaited.IsZero() {
+			d.awaited = now
 		}
 		d.mu.Unlock()
 	}
@@ -252,7 +289,7 @@ func (r *Faults) Awaited() {
 func (r *Faults) Visible(s visible.VisibleChange) {
 	for _, d := range r.open() {
 		d.mu.Lock()
-		if d.kind.shows == eachVisible && s.Due.After(d.began) && (d.ended.IsZero() || !s.Due.After(d.ended)) {
+		if d.kind.shows == eachVisible && s.Due.After(d.began) && (d.at[ended].IsZero() || !s.Due.After(d.at[ended])) {
 			d.longest = max(d.longest, s.Visible.Sub(s.Due))
 			d.shown = s.Visible
 		}
@@ -273,64 +310,42 @@ func (d *activeFault) missing() (string, error) {
 func (r *Faults) repair(d *activeFault, at time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed {
+	if d.state == closed {
 		return
 	}
-	d.close(at)
+	d.enter(closed, at)
 	took := at.Sub(d.from())
 	if d.kind.shows == eachVisible {
 		took = d.longest
 	}
-	r.RecordAs(raw.Record{At: at.Sub(r.Started).Seconds(), Unit: "s", Step: d.step, Fault: d.fault}, raw.FaultRepaired, max(0, took.Seconds()))
+	r.RecordAs(raw.Record{At: at.Sub(r.Started).Seconds(), Unit: "s", Step: d.step, Fault: d.name}, raw.FaultRepaired, max(0, took.Seconds()))
 }
 
-// close ends all waiting for the repair. The caller holds mu.
-func (d *activeFault) close(at time.Time) {
-	d.closed, d.done = true, at
-	close(d.repaired)
-}
-
-// from returns the earliest time at which a repair could begin.
-func (d *activeFault) from() time.Time {
-	switch {
-	case d.kind.shows == objectsBack:
-	case d.kind.shows == nextVisible && !d.tells.IsZero():
-		return d.tells
-	case !d.ended.IsZero():
-		return d.ended
-	}
-	return d.began
-}
-
-// end records that a fault has stopped.
-func (d *activeFault) end(at time.Time) {
+// withoutEffect closes a fault that affected nothing.
+func (r *Faults) withoutEffect(d *activeFault) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.ended.IsZero() {
-		d.ended = at
-		close(d.over)
-	}
+	d.enter(closed, r.Clock.Now())
+	d.mu.Unlock()
+	r.note(d, "it affected nothing")
 }
 
 // endStruck ends a fault of a number of calls at the last call that it affected. It still affects the remaining calls.
-func (d *activeFault) endStruck() {
+// false: it affected none.
+func (d *activeFault) endStruck() bool {
 	d.mu.Lock()
-	at, ends := d.struck, d.left > 0 && d.hit
-	d.mu.Unlock()
-	if ends {
-		d.end(at)
+	defer d.mu.Unlock()
+	if d.left > 0 && !d.struck.IsZero() {
+		d.enter(ended, d.struck)
 	}
+	return !d.struck.IsZero()
 }
 
 // open returns the faults that are not repaired.
 func (r *Faults) open() []*activeFault {
 	return slices.DeleteFunc(r.list(), func(d *activeFault) bool {
-		select {
-		case <-d.repaired:
-			return true
-		default:
-			return false
-		}
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return d.state == closed
 	})
 }
 
@@ -348,19 +363,10 @@ func (r *Faults) Context() context.Context {
 func (r *Faults) AwaitRepairs(ctx context.Context) error {
 	deadline, _ := ctx.Deadline()
 	for _, d := range r.open() {
-		if d.kind.lasts == forTime && d.began.Add(d.For).Before(deadline) {
-			select {
-			case <-d.over:
-			case <-ctx.Done():
-				return fmt.Errorf("%s is still active: %w", d.fault, context.Cause(ctx))
-			}
+		if d.kind.lasts == forTime && d.began.Add(d.For).Before(deadline) && !d.await(ctx, ended) {
+			return fmt.Errorf("%s is still active: %w", d.name, context.Cause(ctx))
 		}
-		if d.kind.shows != objectsBack {
-			continue
-		}
-		select {
-		case <-d.repaired:
-		case <-ctx.Done():
+		if d.kind.shows == objectsBack && !d.await(ctx, closed) {
 			return fmt.Errorf("%s: %w", d.still(), context.Cause(ctx))
 		}
 	}
@@ -372,11 +378,11 @@ func (d *activeFault) still() string {
 	stillMissing, err := d.missing()
 	switch {
 	case err != nil:
-		return fmt.Sprintf("%s: %v", d.fault, err)
+		return fmt.Sprintf("%s: %v", d.name, err)
 	case stillMissing != "":
-		return d.fault + ": " + stillMissing
+		return d.name + ": " + stillMissing
 	}
-	return d.fault + ": the changes that it delayed are not visible yet"
+	return d.name + ": the changes that it delayed are not visible yet"
 }
 
 // Settled records the repair of faults that show in changes: all these changes have arrived by now.
@@ -385,26 +391,32 @@ func (r *Faults) Settled() {
 		d.endStruck()
 		r.look(d)
 		d.mu.Lock()
-		at, ready := d.arrived, d.kind.shows != objectsBack && (!d.ended.IsZero() || d.kind.shows == eachVisible)
-		idle := d.kind.Planted != "" && !d.hit
-		idle = idle || d.kind.shows == eachVisible && d.shown.IsZero() || d.kind.shows == nextVisible && d.tells.IsZero()
-		if d.kind.shows == eachVisible {
-			at = d.shown
-		}
-		if at.Before(d.from()) {
-			at = d.from()
-		}
-		if ready && idle && !d.closed {
-			d.close(r.Clock.Now())
-		}
+		at, effect := d.visible()
+		goesOn := d.kind.shows == objectsBack || d.state < ended && d.kind.shows != eachVisible
 		d.mu.Unlock()
 		switch {
-		case ready && idle:
-			r.note(d, "it affected nothing")
-		case ready:
+		case goesOn:
+		case effect:
 			r.repair(d, at)
+		default:
+			r.withoutEffect(d)
 		}
 	}
+}
+
+// visible returns when the last change became visible that shows the repair; false: the fault affected nothing. The
+// caller holds mu.
+func (d *activeFault) visible() (at time.Time, effect bool) {
+	at, effect = d.at[arrived], true
+	switch {
+	case d.kind.Planted != "":
+		effect = !d.struck.IsZero()
+	case d.kind.shows == eachVisible:
+		at, effect = d.shown, !d.shown.IsZero()
+	case d.kind.shows == nextVisible:
+		effect = !d.awaited.IsZero()
+	}
+	return latest(at, d.from()), effect
 }
 
 // RulesMissing reports whether rules may have been missing at a moment.
@@ -412,7 +424,7 @@ func (r *Faults) RulesMissing(at time.Time) bool {
 	return slices.ContainsFunc(r.list(), func(d *activeFault) bool {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		return d.kind.removesRules && !at.Before(d.began) && (!d.closed || !at.After(d.done))
+		return d.kind.removesRules && !at.Before(d.began) && (d.state != closed || !at.After(d.at[closed]))
 	})
 }
 
@@ -421,7 +433,7 @@ func (r *Faults) RulesMissing(at time.Time) bool {
 func (r *Faults) SubjectEnded(from, to time.Time) (began time.Time) {
 	for _, d := range r.list() {
 		d.mu.Lock()
-		if d.kind.endsSubject && d.began.Before(to) && (!d.closed || d.done.After(from)) && (began.IsZero() || d.began.Before(began)) {
+		if d.kind.endsSubject && d.began.Before(to) && (d.state != closed || d.at[closed].After(from)) && (began.IsZero() || d.began.Before(began)) {
 			began = d.began
 		}
 		d.mu.Unlock()
@@ -441,13 +453,13 @@ func (r *Faults) UnchangedSince() (time.Time, bool) {
 	r.mu.Unlock()
 	for _, d := range all {
 		d.mu.Lock()
-		closed, done := d.closed, d.done
+		state, at := d.state, d.at[closed]
 		d.mu.Unlock()
-		if !closed {
+		if state != closed {
 			return time.Time{}, false
 		}
 		if !d.kind.FailsRestores {
-			since = latest(since, done)
+			since = latest(since, at)
 		}
 	}
 	return since.Add(knownWithin), true

@@ -131,9 +131,7 @@ func (s *slow) shows(name string) visible.VisibleChange {
 func (s *slow) startFault(kind string) *activeFault {
 	s.t.Helper()
 	d := newFault(&scenarios.Fault{Kind: kind}, "3:fault")
-	if err := s.start(s.t.Context(), d); err != nil {
-		s.t.Fatal(err)
-	}
+	s.start(d)
 	return d
 }
 
@@ -142,7 +140,7 @@ func (s *slow) arrived(d *activeFault) bool {
 	s.look(d)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return !d.arrived.IsZero()
+	return d.state >= arrived
 }
 
 // repairs returns the number of recorded repairs.
@@ -160,6 +158,7 @@ func TestRepairedAmidChanges(t *testing.T) {
 	s := newSlow(t)
 	held := s.startFault(scenarios.FaultWatchStalled)
 	dropped := s.startFault(scenarios.FaultWatchDropped)
+	dropped.end(dropped.began)
 	if s.arrived(dropped) {
 		t.Error("no change has come yet that shows whether the watches are back")
 	}
@@ -177,13 +176,12 @@ func TestRepairedAmidChanges(t *testing.T) {
 	if !s.arrived(held) || !s.arrived(dropped) {
 		t.Error("changes before the end have arrived; only later ones are pending")
 	}
-	dropped.end(dropped.began)
 	s.shows("b")
 	s.shows("c")
 	s.Settled()
 	for _, d := range []*activeFault{held, dropped} {
-		if !d.done.Equal(d.arrived) {
-			t.Errorf("%s: repaired %v after it began, although changes had arrived after %v", d.Kind, d.done.Sub(d.began), d.arrived.Sub(d.began))
+		if !d.at[closed].Equal(d.at[arrived]) {
+			t.Errorf("%s: repaired %v after it began, although changes had arrived after %v", d.Kind, d.at[closed].Sub(d.began), d.at[arrived].Sub(d.began))
 		}
 	}
 	if n := s.repairs(); n != 2 {
@@ -200,13 +198,13 @@ func TestFaultsThatMeetEachChange(t *testing.T) {
 	s.change("b")
 	first := s.shows("a")
 	s.look(d)
-	if !d.ended.IsZero() {
+	if !d.at[ended].IsZero() {
 		t.Error("it must still affect a change")
 	}
 	second := s.shows("b")
 	s.Cluster.Repeat(0) // as if it had affected one
 	s.look(d)
-	if d.ended.IsZero() {
+	if d.at[ended].IsZero() {
 		t.Error("it must affect no more changes")
 	}
 	s.change("c")
@@ -239,18 +237,18 @@ func TestEmptied(t *testing.T) {
 	r.all = []*activeFault{{kind: Of(scenarios.FaultReference), began: began.Add(-time.Minute)}, refused}
 	for _, c := range []struct {
 		after   time.Duration
-		closed  bool
+		state   state
 		emptied bool
 	}{
-		{-time.Second, false, false},
-		{0, false, true},
-		{time.Hour, false, true},
-		{time.Second, true, true},
-		{3 * time.Second, true, false},
+		{-time.Second, active, false},
+		{0, active, true},
+		{time.Hour, active, true},
+		{time.Second, closed, true},
+		{3 * time.Second, closed, false},
 	} {
-		refused.closed, refused.done = c.closed, began.Add(2*time.Second)
+		refused.state, refused.at[closed] = c.state, began.Add(2*time.Second)
 		if got := r.RulesMissing(began.Add(c.after)); got != c.emptied {
-			t.Errorf("%v after the fault began, over: %v: emptied %v", c.after, c.closed, got)
+			t.Errorf("%v after the fault began, closed: %v: emptied %v", c.after, c.state == closed, got)
 		}
 	}
 }

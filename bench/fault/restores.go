@@ -48,9 +48,7 @@ func takeOne(n *atomic.Int32) bool {
 
 // failRestores makes the next restores, or nft transactions, fail.
 func (r *Faults) failRestores(ctx context.Context, d *activeFault) error {
-	if err := r.start(ctx, d); err != nil {
-		return err
-	}
+	r.start(d)
 	if r.Shim != nil {
 		return r.Shim.Fail(d.Times)
 	}
@@ -60,9 +58,7 @@ func (r *Faults) failRestores(ctx context.Context, d *activeFault) error {
 
 // killRestores makes the next restores, or nft transactions, be killed.
 func (r *Faults) killRestores(ctx context.Context, d *activeFault) error {
-	if err := r.start(ctx, d); err != nil {
-		return err
-	}
+	r.start(d)
 	if r.Shim != nil {
 		return r.Shim.Kill(d.Times)
 	}

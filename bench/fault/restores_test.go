@@ -326,9 +326,7 @@ func TestDetectionUnderChurn(t *testing.T) {
 	} {
 		r, said := inVirtualTime(t)
 		d := newFault(&scenarios.Fault{Kind: test.kind}, "1:fault")
-		if err := r.start(t.Context(), d); err != nil {
-			t.Fatal(err)
-		}
+		r.start(d)
 		d.pending = test.pending
 		if test.change > 0 {
 			r.touch(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "ns"}}, at(test.change))
@@ -347,20 +345,18 @@ func TestDetectionUnderChurn(t *testing.T) {
 func TestFaultIsReportedOnce(t *testing.T) {
 	r, said := inVirtualTime(t)
 	d := newFault(&scenarios.Fault{Kind: scenarios.FaultRestoreFails, Times: 2}, "3:fault")
-	if err := r.start(t.Context(), d); err != nil {
-		t.Fatal(err)
-	}
+	r.start(d)
 	at := func(s int) time.Time { return time.Unix(1000+int64(s), 0) }
 	r.answered(answer{began: at(-1), ended: at(1), planted: "fail", failed: true}) // before the fault
 	r.answered(answer{began: at(1), ended: at(2), writes: true})                   // not affected
 	r.answered(answer{began: at(2), ended: at(3), planted: "fail", failed: true})
 	r.answered(answer{began: at(4), ended: at(5), planted: "fail", failed: true})
 	r.answered(answer{began: at(6), ended: at(7), writes: true})
-	d.arrived = at(7) // the changes before it are visible
+	d.enter(arrived, at(7)) // the changes before it are visible
 	r.Settled()
 	r.Settled()
-	if !d.ended.Equal(at(5)) {
-		t.Errorf("it ended at %v, want 5 s after it began", d.ended.Sub(r.Started))
+	if !d.at[ended].Equal(at(5)) {
+		t.Errorf("it ended at %v, want 5 s after it began", d.at[ended].Sub(r.Started))
 	}
 	text := said()
 	for metric, value := range map[raw.Metric]string{raw.FaultDuration: "0", raw.FaultDetected: "3", raw.FaultRepaired: "2"} {

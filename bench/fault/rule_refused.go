@@ -23,12 +23,13 @@ func init() {
 // refuse makes each restore or nft transaction fail that contains a text, or that names one endpoint: the first new one
 // of the changes that follow. These changes are random (seeded), so the endpoint is too. A subject that writes only
 // changes meets the fault as well.
-func (r *Faults) refuse(ctx context.Context, d *activeFault) (err error) {
-	if err := r.start(ctx, d); err != nil {
-		return err
-	}
+func (r *Faults) refuse(_ context.Context, d *activeFault) error {
+	r.start(d)
 	if d.Text != "" {
-		d.stop, err = r.Shim.Refuse(d.Text)
+		lift, err := r.Shim.Refuse(d.Text)
+		if err == nil {
+			d.stops = append(d.stops, lift)
+		}
 		return err
 	}
 	known := map[string]bool{}
@@ -56,12 +57,12 @@ func (r *Faults) refuse(ctx context.Context, d *activeFault) (err error) {
 		lift = planted
 		r.note(d, "payloads that name endpoint %s are refused", addr)
 	}
-	d.stop = func() error {
+	d.stops = append(d.stops, func() error {
 		planting.Lock()
 		defer planting.Unlock()
 		ended = true
 		return lift()
-	}
+	})
 	return nil
 }
 

@@ -53,10 +53,8 @@ func (r *Faults) compete(ctx context.Context, d *activeFault) error {
 	if err != nil {
 		return err
 	}
-	d.stop = w.clear
-	if err := r.start(ctx, d); err != nil {
-		return err
-	}
+	d.stops = append(d.stops, w.clear)
+	r.start(d)
 	writing, stop := context.WithCancel(context.Background())
 	done := make(chan bool, 1)
 	go func() {
@@ -82,7 +80,7 @@ func (r *Faults) compete(ctx context.Context, d *activeFault) error {
 		}
 	}()
 	flushes := r.flushes.Load()
-	d.stop = func() error {
+	d.stops = append(d.stops, func() error {
 		stop()
 		added := <-done
 		r.note(d, "%d writes, %d that failed", w.writes.Load(), w.errs.Load())
@@ -92,11 +90,11 @@ func (r *Faults) compete(ctx context.Context, d *activeFault) error {
 				return err
 			}
 			if wrong != "" {
-				r.RecordAs(raw.Record{Unit: "count", Step: d.step, Fault: d.fault, Invariant: "I7", Error: "rules of another writer: " + wrong}, raw.Violation, 1)
+				r.RecordAs(raw.Record{Unit: "count", Step: d.step, Fault: d.name, Invariant: "I7", Error: "rules of another writer: " + wrong}, raw.Violation, 1)
 			}
 		}
-		return w.clear()
-	}
+		return nil
+	})
 	return nil
 }
 
