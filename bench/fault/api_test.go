@@ -31,7 +31,7 @@ import (
 // apiFaultKinds returns all faults of the API.
 func apiFaultKinds() (names []string) {
 	for _, kind := range Kinds {
-		if kind.disturb != nil {
+		if kind.OfAPI() {
 			names = append(names, kind.Name)
 		}
 	}

@@ -87,6 +87,9 @@ func Of(name string) *Kind {
 // AtOnce reports whether the fault ends at once, so that there is nothing to clear.
 func (k *Kind) AtOnce() bool { return k.lasts == atOnce }
 
+// OfAPI reports whether it is a fault of the API.
+func (k *Kind) OfAPI() bool { return k.disturb != nil }
+
 // Spares returns why a fault cannot affect the subject; empty: it can.
 func Spares(e *pass.Env, f *scenarios.Fault) string {
 	for _, spares := range Of(f.Kind).spares {
