@@ -3,12 +3,6 @@ package fault
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
-	"sync"
-
-	"k8s.io/utils/clock"
-
-	"synclab/scenarios"
 )
 
 // apiSide is the source of the subject's watches: the fake API server, or the cluster for the informers of this process.
@@ -26,31 +20,23 @@ type apiSide interface {
 	Heal()
 }
 
-// apiFaults are the API faults of one repetition, with their timers. An apiSide itself knows no time.
-type apiFaults struct {
-	// awaiting are the faults that came before the subject, and begin with it.
-	awaiting []*activeFault
-	random   *rand.Rand
-
-	mu    sync.Mutex
-	holds map[string]context.CancelFunc // by kind
-}
-
-// disturb injects a fault of the API. Before the subject's watches exist, the fault waits for them. A lasting fault ends
-// after its time, with the next fault of its kind, which starts anew, or in clearAPIFaults.
+// disturb injects a fault of the API. It replaces active faults of its kind: their end does not end it.
 func (r *Faults) disturb(ctx context.Context, d *activeFault) error {
-	if r.Host.Harness == nil {
-		r.api.awaiting = append(r.api.awaiting, d)
-		return nil
+	for _, before := range r.list() {
+		if before.kind == d.kind {
+			before.mu.Lock()
+			before.stops = nil
+			before.mu.Unlock()
+		}
 	}
 	r.start(d)
-	return d.kind.disturb(r, ctx, d.Fault)
+	return d.kind.disturb(r, ctx, d)
 }
 
 // Opened begins the faults that came before the subject. The time of lasting faults starts now.
 func (r *Faults) Opened(ctx context.Context) error {
-	awaiting := r.api.awaiting
-	r.api.awaiting = nil
+	awaiting := r.awaiting
+	r.awaiting = nil
 	for _, d := range awaiting {
 		if err := r.inject(ctx, d); err != nil {
 			return err
@@ -66,49 +52,9 @@ func (r *Faults) apiSide() apiSide {
 	return r.Cluster
 }
 
-// hold ends a fault after its time, unless another fault of its kind has begun by then or faults were cleared.
-func (a *apiFaults) hold(ctx context.Context, clk clock.WithTicker, f *scenarios.Fault, end func()) {
-	timer := clk.NewTimer(f.For)
-	a.during(ctx, f.Kind, func(ctx context.Context) {
-		defer timer.Stop()
-		select {
-		case <-timer.C():
-		case <-ctx.Done():
-			return
-		}
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		if ctx.Err() == nil {
-			end()
-		}
-	})
-}
-
-// during runs do until another fault of that kind begins or faults are cleared.
-func (a *apiFaults) during(ctx context.Context, kind string, do func(ctx context.Context)) {
-	ctx, cancel := context.WithCancel(ctx)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if before := a.holds[kind]; before != nil {
-		before()
-	}
-	if a.holds == nil {
-		a.holds = map[string]context.CancelFunc{}
-	}
-	a.holds[kind] = cancel
-	go do(ctx)
-}
-
-// clearAPIFaults ends all active API faults. The subject then gets the changes that they held back.
-func (r *Faults) clearAPIFaults() error {
-	a := &r.api
-	a.awaiting = nil
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, cancel := range a.holds {
-		cancel()
-	}
-	clear(a.holds)
+// clearAPI ends what the API does with changes. The subject then gets the changes that it held back.
+func (r *Faults) clearAPI() error {
+	r.awaiting = nil
 	var err error
 	if r.Host.Front != nil {
 		err = r.Host.Listener.Up()

@@ -2,7 +2,6 @@ package fault
 
 import (
 	"context"
-	"fmt"
 
 	"synclab/scenarios"
 )
@@ -12,20 +11,15 @@ func init() {
 }
 
 // apiDown closes the API's listener. Within one process there is no listener: watches end, and new ones get no answer.
-func (r *Faults) apiDown(ctx context.Context, f *scenarios.Fault) error {
+func (r *Faults) apiDown(_ context.Context, d *activeFault) error {
 	if r.Host.Front == nil {
 		r.Cluster.BeginGap()
-		r.api.hold(ctx, r.Clock, f, func() { r.Cluster.EndGap(false) })
+		d.stops = append(d.stops, func() error {
+			r.Cluster.EndGap(false)
+			return nil
+		})
 		return nil
 	}
-	l := r.Host.Listener
-	if err := l.Down(); err != nil {
-		return fmt.Errorf("fault %s: %w", f.Kind, err)
-	}
-	r.api.hold(ctx, r.Clock, f, func() {
-		if err := l.Up(); err != nil {
-			r.Fail(fmt.Errorf("end of fault %s: %w", f.Kind, err))
-		}
-	})
-	return nil
+	d.stops = append(d.stops, r.Host.Listener.Up)
+	return r.Host.Listener.Down()
 }

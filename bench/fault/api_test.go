@@ -38,8 +38,14 @@ func apiFaultKinds() (names []string) {
 	return names
 }
 
+// apiFault injects a fault without following it.
 func (r *Faults) apiFault(ctx context.Context, f *scenarios.Fault) error {
-	return Of(f.Kind).disturb(r, ctx, f)
+	d := newFault(f, "1:fault")
+	err := r.disturb(ctx, d)
+	if d.kind.lasts == forTime {
+		r.hold(d)
+	}
+	return err
 }
 
 // following is a proxier over a model, which follows a cluster with faults.
@@ -145,7 +151,7 @@ func TestProxierConvergesAfterFaultsInProcess(t *testing.T) {
 				}
 				f.change(t)
 				if early {
-					if err := f.clearAPIFaults(); err != nil {
+					if err := f.clear(t.Context()); err != nil {
 						t.Fatal(err)
 					}
 				} else {
@@ -199,7 +205,7 @@ func TestProxierConvergesAfterFaultsOverHTTP(t *testing.T) {
 				}
 				f.changeAtOnce(t, clk)
 				if early {
-					if err := f.clearAPIFaults(); err != nil {
+					if err := f.clear(t.Context()); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -310,7 +316,7 @@ func TestAnotherFaultOfItsKindBeginsAnew(t *testing.T) {
 		if err := f.apiFault(t.Context(), stall); err != nil {
 			t.Fatal(err)
 		}
-		if err := f.clearAPIFaults(); err != nil {
+		if err := f.clear(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if held() {

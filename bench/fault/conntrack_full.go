@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -153,38 +154,48 @@ func (c *filler) fill(ctx context.Context) (full bool, err error) {
 	return false, nil
 }
 
-// answers reads up to the answer to the last flow. It returns the number of failures and the first error.
-func (c *filler) answers(last uint32) (failed int, err error) {
+// receive reads messages until each has had its last one.
+func (c *filler) receive(each func(kind uint16, number uint32, body []byte) (last bool)) error {
 	buf := make([]byte, 1<<16)
 	for {
-		n, readErr := unix.Read(c.fd, buf)
-		if errors.Is(readErr, unix.EINTR) {
+		n, err := unix.Read(c.fd, buf)
+		if errors.Is(err, unix.EINTR) {
 			continue
 		}
-		if errors.Is(readErr, unix.ENOBUFS) { // too many errors at once
-			return failed + 1, unix.ENOMEM
-		}
-		if readErr != nil {
-			return failed, readErr
+		if err != nil {
+			return err
 		}
 		for rest := buf[:n]; len(rest) >= unix.NLMSG_HDRLEN+4; {
 			length := int(binary.NativeEndian.Uint32(rest))
 			if length < unix.NLMSG_HDRLEN+4 || length > len(rest) {
 				break
 			}
-			code := -int32(binary.NativeEndian.Uint32(rest[unix.NLMSG_HDRLEN:]))
-			if code != 0 {
-				failed++
-				if err == nil {
-					err = unix.Errno(code)
-				}
-			}
-			if binary.NativeEndian.Uint32(rest[8:]) == last {
-				return failed, err
+			if each(binary.NativeEndian.Uint16(rest[4:]), binary.NativeEndian.Uint32(rest[8:]), rest[unix.NLMSG_HDRLEN:length]) {
+				return nil
 			}
 			rest = rest[min(len(rest), (length+3)&^3):]
 		}
 	}
+}
+
+// answers reads up to the answer to the last flow. It returns the number of failures and the first error.
+func (c *filler) answers(last uint32) (failed int, err error) {
+	readErr := c.receive(func(_ uint16, number uint32, body []byte) bool {
+		if code := -int32(binary.NativeEndian.Uint32(body)); code != 0 {
+			failed++
+			if err == nil {
+				err = unix.Errno(code)
+			}
+		}
+		return number == last
+	})
+	switch {
+	case errors.Is(readErr, unix.ENOBUFS): // too many errors at once
+		return failed + 1, unix.ENOMEM
+	case readErr != nil:
+		return failed, readErr
+	}
+	return failed, err
 }
 
 // clear deletes all entries of the filler by their mark, in one request.
@@ -214,34 +225,23 @@ func (c *filler) count(mark uint32) (n int, err error) {
 	if err := unix.Sendto(c.fd, end(b), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return 0, fmt.Errorf("count connections: %w", err)
 	}
-	buf := make([]byte, 1<<16)
-	for {
-		read, err := unix.Read(c.fd, buf)
-		if errors.Is(err, unix.EINTR) {
-			continue
+	var refused error
+	err = c.receive(func(kind uint16, number uint32, body []byte) bool {
+		switch {
+		case number != c.next: // the rest of an earlier answer
+			return false
+		case kind == unix.NLMSG_ERROR:
+			refused = unix.Errno(-int32(binary.NativeEndian.Uint32(body)))
+		case kind != unix.NLMSG_DONE:
+			n++
+			return false
 		}
-		if err != nil {
-			return 0, fmt.Errorf("count connections: %w", err)
-		}
-		for rest := buf[:read]; len(rest) >= unix.NLMSG_HDRLEN; {
-			length := int(binary.NativeEndian.Uint32(rest))
-			if length < unix.NLMSG_HDRLEN || length > len(rest) {
-				break
-			}
-			if binary.NativeEndian.Uint32(rest[8:]) == c.next { // not the rest of an earlier answer
-				switch kind := binary.NativeEndian.Uint16(rest[4:]); kind {
-				case unix.NLMSG_DONE:
-					return n, nil
-				case unix.NLMSG_ERROR:
-					code := -int32(binary.NativeEndian.Uint32(rest[unix.NLMSG_HDRLEN:]))
-					return 0, fmt.Errorf("count connections: %w", unix.Errno(code))
-				default:
-					n++
-				}
-			}
-			rest = rest[min(len(rest), (length+3)&^3):]
-		}
+		return true
+	})
+	if err = cmp.Or(err, refused); err != nil {
+		return 0, fmt.Errorf("count connections: %w", err)
 	}
+	return n, nil
 }
 
 // From include/uapi/linux/netfilter/nfnetlink_conntrack.h and nf_conntrack_common.h.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"regexp"
 	"slices"
@@ -173,11 +174,7 @@ func drawChain(tally map[string]int, lot *rand.Rand) string {
 	if len(kinds) == 0 {
 		return ""
 	}
-	var names []string
-	for kind := range kinds {
-		names = append(names, kind)
-	}
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(kinds))
 	chains := kinds[names[lot.IntN(len(names))]]
 	slices.Sort(chains)
 	return chains[lot.IntN(len(chains))]

@@ -14,15 +14,15 @@ func init() {
 	register(Kind{Name: scenarios.FaultEventsReordered, disturb: (*Faults).reorder, lasts: forChanges, shows: eachVisible})
 }
 
-func (r *Faults) duplicate(_ context.Context, f *scenarios.Fault) error {
-	r.apiSide().Repeat(f.Times)
+func (r *Faults) duplicate(_ context.Context, d *activeFault) error {
+	r.apiSide().Repeat(d.Times)
 	return nil
 }
 
-func (r *Faults) reorder(ctx context.Context, f *scenarios.Fault) error {
+func (r *Faults) reorder(ctx context.Context, d *activeFault) error {
 	w := r.apiSide()
-	w.Swap(f.Times)
-	r.api.during(ctx, f.Kind, func(ctx context.Context) { settleSwaps(ctx, r.Clock, w) })
+	w.Swap(d.Times)
+	go settleSwaps(ctx, r.Clock, w)
 	return nil
 }
 
@@ -30,7 +30,7 @@ func (r *Faults) reorder(ctx context.Context, f *scenarios.Fault) error {
 // library scenario makes one change a second.
 const swapWait = 2 * time.Second
 
-// settleSwaps delivers changes that have waited for a next one for swapWait.
+// settleSwaps delivers changes that have waited for a next one for swapWait. Without such changes, it does nothing.
 func settleSwaps(ctx context.Context, clk clock.WithTicker, w apiSide) {
 	ticker := clk.NewTicker(swapWait)
 	defer ticker.Stop()

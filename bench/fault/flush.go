@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"os/exec"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -25,22 +23,41 @@ func init() {
 	})
 }
 
-// flushed empties tables. They are repaired when each shared chain that had rules has rules again, and the base chains
-// jump to the subject as often as before. package visible checks the Services' own chains anyway.
-func (r *Faults) flushed(ctx context.Context, d *activeFault) error {
+// flushed empties tables.
+func (r *Faults) flushed(ctx context.Context, d *activeFault) (err error) {
 	if r.About.Backend == proxier.Nftables {
-		return r.flushedNftables(ctx, d)
+		d.stillMissing, err = r.lostBases()
+	} else {
+		d.stillMissing, err = r.lostRules(ctx, d.Table)
 	}
-	places := r.placesOf(d.Table)
+	if err != nil {
+		return err
+	}
+	d.began = r.Clock.Now() // before the flush: the subject may detect it at once
+	for _, family := range r.Families {
+		if err := r.flush(ctx, family, d.Table); err != nil {
+			return err
+		}
+	}
+	r.start(d)
+	r.Host.Subject.Disturbed()
+	r.follow(d) // the repair may come before other programs' rules are back
+	return r.TableEmptied(ctx, d.Table)
+}
+
+// lostRules reports what tables lack of what they have now: each shared chain that has rules has rules again, and the
+// base chains jump to the subject as often. package visible checks the Services' own chains anyway.
+func (r *Faults) lostRules(ctx context.Context, table string) (func() (string, error), error) {
+	places := r.placesOf(table)
 	before := map[tableOf]map[string]int{}
 	for _, place := range places {
 		tally, err := kernel.Tally(string(r.KernelVariant()), place.family, place.table)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		jumps, err := r.jumpsIn(ctx, place, tally)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		keep := map[string]int{}
 		for chain, n := range tally {
@@ -53,46 +70,25 @@ func (r *Faults) flushed(ctx context.Context, d *activeFault) error {
 		}
 		before[place] = keep
 	}
-	d.began = r.Clock.Now() // before the flush: the subject may detect it at once
-	for _, family := range r.Families {
-		if err := r.flush(ctx, family, d.Table); err != nil {
-			return err
-		}
-	}
-	d.stillMissing = r.watched(places, func(place tableOf, now map[string]int) (string, error) {
+	return r.watched(places, func(place tableOf, now map[string]int) (string, error) {
 		for chain, n := range before[place] {
 			if has, there := now[chain]; !there || has < n {
 				return fmt.Sprintf("%s: %s has %d rules", place, chain, has), nil
 			}
 		}
 		return "", nil
-	})
-	r.start(d)
-	r.Host.Subject.Disturbed()
-	r.follow(d) // the repair may come before other programs' rules are back
-	return r.TableEmptied(ctx, d.Table)
+	}), nil
 }
 
-func (r *Faults) flushedNftables(ctx context.Context, d *activeFault) error {
+// lostBases reports which base chains the traversed tables lack of those that they have now.
+func (r *Faults) lostBases() (func() (string, error), error) {
 	lives, err := r.liveTables()
-	if err != nil {
-		return err
-	}
-	d.began = r.Clock.Now() // before the flush: the subject may detect it at once
-	for _, family := range r.Families {
-		if err := r.flush(ctx, family, d.Table); err != nil {
-			return err
-		}
-	}
-	d.stillMissing = r.watchedNftables(func(family corev1.IPFamily, now *liveTable) (string, error) {
+	return r.watchedNftables(func(family corev1.IPFamily, now *liveTable) (string, error) {
 		if n := len(lives[family].base); len(now.base) < n {
 			return fmt.Sprintf("%s: table %s has %d base chains, want %d", family, now.table.Name, len(now.base), n), nil
 		}
 		return "", nil
-	})
-	r.start(d)
-	r.Host.Subject.Disturbed()
-	return nil
+	}), err
 }
 
 // flush empties what the subject's backend calls a table. With nftables, any table means the subject's own: it is
@@ -122,8 +118,7 @@ func (r *Faults) flush(ctx context.Context, family corev1.IPFamily, table string
 }
 
 // FlushTable empties a table (nat, filter, mangle, or all of them), like a program that restores a ruleset without the
-// proxier's rules. Rules and user-defined chains disappear in one step. It runs the tool as the proxier's own syncs do,
-// in the network namespace of the calling thread.
+// proxier's rules. Rules and user-defined chains disappear in one step.
 func FlushTable(ctx context.Context, variant iptables.Variant, family corev1.IPFamily, table string) error {
 	tables := []string{table}
 	switch table {
@@ -133,23 +128,13 @@ func FlushTable(ctx context.Context, variant iptables.Variant, family corev1.IPF
 	default:
 		return fmt.Errorf("flush table %q: want nat, filter, mangle or all", table)
 	}
-	if err := netns.Guard(); err != nil {
-		return fmt.Errorf("flush table %s: %w", table, err)
-	}
-	tool := iptables.Binary(variant, family, "restore")
-	path, err := iptables.FindBinary(tool)
-	if err != nil {
-		return fmt.Errorf("flush table %s: %w", table, err)
-	}
 	var empty bytes.Buffer
 	for _, name := range tables {
 		// Without --noflush, this input replaces the table.
 		fmt.Fprintf(&empty, "*%s\nCOMMIT\n", name)
 	}
-	cmd := exec.CommandContext(ctx, path, lockWait(variant)...)
-	cmd.Stdin = &empty
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("flush table %s: %s: %w: %s", table, tool, err, strings.TrimSpace(string(out)))
+	if _, err := (iptablesOf{variant, family}).run(ctx, "restore", &empty); err != nil {
+		return fmt.Errorf("flush table %s: %w", table, err)
 	}
 	return nil
 }

@@ -16,10 +16,10 @@ import (
 // Kind is one kind of fault. CONTRIBUTING ("Add a fault") lists what a new kind needs.
 type Kind struct {
 	Name string // as in scenarios
-	// inject breaks something, and calls start. What it leaves in stop ends the fault.
+	// inject breaks something, and calls start. What it leaves in stops ends the fault.
 	inject func(*Faults, context.Context, *activeFault) error
 	// disturb replaces inject for a fault of the API. Before the subject's watches exist, the fault waits for them.
-	disturb func(*Faults, context.Context, *scenarios.Fault) error
+	disturb func(*Faults, context.Context, *activeFault) error
 	spares  []spare
 	lasts   lasting
 	shows   repair
@@ -154,18 +154,18 @@ func LossEnds(steps []scenarios.Step, i int) (settle int, ends bool) {
 // MayFail reports whether a fault may have made a flow fail that lasted from one step to another, by their names.
 func MayFail(steps []scenarios.Step, from, to string) bool {
 	for i := range steps {
-		if steps[i].Fault == nil || Of(steps[i].Fault.Kind).LosesFlows == "" || stepNumber(to) < i {
+		if steps[i].Fault == nil || Of(steps[i].Fault.Kind).LosesFlows == "" || StepIndex(to) < i {
 			continue
 		}
-		if settle, ends := LossEnds(steps, i); !ends || stepNumber(from) <= settle {
+		if settle, ends := LossEnds(steps, i); !ends || StepIndex(from) <= settle {
 			return true
 		}
 	}
 	return false
 }
 
-// stepNumber returns the index, from 0, of a step named like "12:check"; -1 for other names.
-func stepNumber(name string) int {
+// StepIndex returns the index, from 0, of a step named like "12:check", or of a fault's step; -1 for other names.
+func StepIndex(name string) int {
 	text, _, _ := strings.Cut(name, ":")
 	n, err := strconv.Atoi(text)
 	if err != nil {

@@ -42,6 +42,10 @@ func (r *Faults) Inject(ctx context.Context, f *scenarios.Fault, name string) er
 }
 
 func (r *Faults) inject(ctx context.Context, d *activeFault) (err error) {
+	if d.kind.disturb != nil && r.Host.Harness == nil {
+		r.awaiting = append(r.awaiting, d)
+		return nil
+	}
 	if err := r.watchAnswers(); err != nil {
 		return err
 	}
@@ -65,8 +69,11 @@ func (r *Faults) inject(ctx context.Context, d *activeFault) (err error) {
 
 // stop ends what a fault does.
 func (d *activeFault) stop() error {
+	d.mu.Lock()
+	stops := d.stops
+	d.mu.Unlock()
 	var errs []error
-	for _, stop := range slices.Backward(d.stops) {
+	for _, stop := range slices.Backward(stops) {
 		errs = append(errs, stop())
 	}
 	return errors.Join(errs...)
@@ -92,10 +99,15 @@ func (r *Faults) hold(d *activeFault) {
 	r.mu.Unlock()
 	go func() {
 		defer early()
-		if d.kind.lasts == untilCleared {
-			<-holding.Done()
-		} else {
-			_ = pass.Wait(holding, d.For)
+		var over <-chan time.Time
+		if d.kind.lasts == forTime {
+			timer := r.Clock.NewTimer(d.For)
+			defer timer.Stop()
+			over = timer.C()
+		}
+		select {
+		case <-over:
+		case <-holding.Done():
 		}
 		err := d.stop()
 		d.end(r.Clock.Now())
@@ -123,7 +135,7 @@ func (r *Faults) clear(ctx context.Context) error {
 		_, err := r.Shim.ClearFaults()
 		errs = append(errs, err)
 	}
-	errs = append(errs, r.clearAPIFaults())
+	errs = append(errs, r.clearAPI())
 	r.Tools.fail.Store(0)
 	r.Tools.kill.Store(0)
 	for _, d := range r.open() {

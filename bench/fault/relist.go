@@ -17,7 +17,7 @@ func init() {
 var hiddenChurns = []scenarios.Churn{{Kind: "services", Events: 4, Rate: 40}, {Kind: "endpoints", Events: 8, Rate: 40}}
 
 // relist hides changes from the subject's watches. Only a new list shows them, above all the deletions.
-func (r *Faults) relist(ctx context.Context, _ *scenarios.Fault) error {
+func (r *Faults) relist(ctx context.Context, _ *activeFault) error {
 	w := r.apiSide()
 	w.BeginGap()
 	missed := false

@@ -81,6 +81,13 @@ func (d *activeFault) end(at time.Time) {
 	d.enter(ended, at)
 }
 
+// closedAt returns when a fault was closed; zero: it is open.
+func (d *activeFault) closedAt() time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.at[closed]
+}
+
 // await waits until a fault is in a state or beyond; false: ctx ended before.
 func (d *activeFault) await(ctx context.Context, s state) bool {
 	select {
@@ -96,7 +103,6 @@ type Faults struct {
 	*pass.Env
 	Host  *host.Host
 	Tools toolFaults
-	api   apiFaults
 	// Play makes changes of the world, as a step does.
 	Play func(ctx context.Context, name string, plan func() (sim.Trace, error)) error
 	// TableEmptied reports that a fault emptied a table, or all, so that rules of other programs in it are gone too.
@@ -104,9 +110,12 @@ type Faults struct {
 	// Report records the results of invariants.
 	Report func([]invariants.Result)
 
-	mu      sync.Mutex
-	count   int          // faults so far
-	flushes atomic.Int64 // how often tables were emptied
+	mu    sync.Mutex
+	count int // faults so far
+	// awaiting are the faults of the API that came before the subject, and begin with it.
+	awaiting []*activeFault
+	ofAPI    *rand.Rand   // random numbers of faults of the API
+	flushes  atomic.Int64 // how often tables were emptied
 	// meets gets each change before it is made, from the goroutine of the steps; nil: no fault waits for one.
 	meets    func(runtime.Object)
 	touched  map[types.NamespacedName]time.Time // when each Service last changed, or its endpoints did
@@ -342,11 +351,7 @@ func (d *activeFault) endStruck() bool {
 
 // open returns the faults that are not repaired.
 func (r *Faults) open() []*activeFault {
-	return slices.DeleteFunc(r.list(), func(d *activeFault) bool {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		return d.state == closed
-	})
+	return slices.DeleteFunc(r.list(), func(d *activeFault) bool { return !d.closedAt().IsZero() })
 }
 
 // Context returns the context of all followers; endFaults ends it.
@@ -422,9 +427,8 @@ func (d *activeFault) visible() (at time.Time, effect bool) {
 // RulesMissing reports whether rules may have been missing at a moment.
 func (r *Faults) RulesMissing(at time.Time) bool {
 	return slices.ContainsFunc(r.list(), func(d *activeFault) bool {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		return d.kind.removesRules && !at.Before(d.began) && (d.state != closed || !at.After(d.at[closed]))
+		done := d.closedAt()
+		return d.kind.removesRules && !at.Before(d.began) && (done.IsZero() || !at.After(done))
 	})
 }
 
@@ -432,11 +436,10 @@ func (r *Faults) RulesMissing(at time.Time) bool {
 // time between from and to; zero: there was none.
 func (r *Faults) SubjectEnded(from, to time.Time) (began time.Time) {
 	for _, d := range r.list() {
-		d.mu.Lock()
-		if d.kind.endsSubject && d.began.Before(to) && (d.state != closed || d.at[closed].After(from)) && (began.IsZero() || d.began.Before(began)) {
+		done := d.closedAt()
+		if d.kind.endsSubject && d.began.Before(to) && (done.IsZero() || done.After(from)) && (began.IsZero() || d.began.Before(began)) {
 			began = d.began
 		}
-		d.mu.Unlock()
 	}
 	return began
 }
@@ -452,14 +455,12 @@ func (r *Faults) UnchangedSince() (time.Time, bool) {
 	all, since := slices.Clone(r.all), r.changed
 	r.mu.Unlock()
 	for _, d := range all {
-		d.mu.Lock()
-		state, at := d.state, d.at[closed]
-		d.mu.Unlock()
-		if state != closed {
+		done := d.closedAt()
+		if done.IsZero() {
 			return time.Time{}, false
 		}
 		if !d.kind.FailsRestores {
-			since = latest(since, at)
+			since = latest(since, done)
 		}
 	}
 	return since.Add(knownWithin), true

@@ -237,18 +237,20 @@ func TestEmptied(t *testing.T) {
 	r.all = []*activeFault{{kind: Of(scenarios.FaultReference), began: began.Add(-time.Minute)}, refused}
 	for _, c := range []struct {
 		after   time.Duration
-		state   state
+		closed  time.Duration // after the fault began; 0: never
 		emptied bool
 	}{
-		{-time.Second, active, false},
-		{0, active, true},
-		{time.Hour, active, true},
-		{time.Second, closed, true},
-		{3 * time.Second, closed, false},
+		{-time.Second, 0, false},
+		{0, 0, true},
+		{time.Hour, 0, true},
+		{time.Second, 2 * time.Second, true},
+		{3 * time.Second, 2 * time.Second, false},
 	} {
-		refused.state, refused.at[closed] = c.state, began.Add(2*time.Second)
+		if c.closed > 0 {
+			refused.at[closed] = began.Add(c.closed)
+		}
 		if got := r.RulesMissing(began.Add(c.after)); got != c.emptied {
-			t.Errorf("%v after the fault began, closed: %v: emptied %v", c.after, c.state == closed, got)
+			t.Errorf("%v after the fault began, closed after %v: emptied %v", c.after, c.closed, got)
 		}
 	}
 }

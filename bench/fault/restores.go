@@ -10,8 +10,28 @@ import (
 )
 
 func init() {
-	register(Kind{Name: scenarios.FaultRestoreFails, inject: (*Faults).failRestores, spares: []spare{withoutTools}, lasts: forCalls, Planted: "fail", FailsRestores: true})
-	register(Kind{Name: scenarios.FaultRestoreKilled, inject: (*Faults).killRestores, spares: []spare{withoutTools}, lasts: forCalls, Planted: "kill", FailsRestores: true})
+	register(Kind{
+		Name: scenarios.FaultRestoreFails, lasts: forCalls, Planted: "fail", FailsRestores: true, spares: []spare{withoutTools},
+		inject: func(r *Faults, _ context.Context, d *activeFault) error {
+			return r.breakRestores(d, r.Shim.Fail, &r.Tools.fail)
+		},
+	})
+	register(Kind{
+		Name: scenarios.FaultRestoreKilled, lasts: forCalls, Planted: "kill", FailsRestores: true, spares: []spare{withoutTools},
+		inject: func(r *Faults, _ context.Context, d *activeFault) error {
+			return r.breakRestores(d, r.Shim.Kill, &r.Tools.kill)
+		},
+	})
+}
+
+// breakRestores makes the next restores, or nft transactions, fail or be killed: through the shim, or in this process.
+func (r *Faults) breakRestores(d *activeFault, plant func(times int) error, here *atomic.Int32) error {
+	r.start(d)
+	if r.Shim != nil {
+		return plant(d.Times)
+	}
+	here.Add(int32(d.Times))
+	return nil
 }
 
 // toolFaults make the next restores of a subject in this process fail or die, a given number of times.
@@ -44,24 +64,4 @@ func takeOne(n *atomic.Int32) bool {
 			return true
 		}
 	}
-}
-
-// failRestores makes the next restores, or nft transactions, fail.
-func (r *Faults) failRestores(ctx context.Context, d *activeFault) error {
-	r.start(d)
-	if r.Shim != nil {
-		return r.Shim.Fail(d.Times)
-	}
-	r.Tools.fail.Add(int32(d.Times))
-	return nil
-}
-
-// killRestores makes the next restores, or nft transactions, be killed.
-func (r *Faults) killRestores(ctx context.Context, d *activeFault) error {
-	r.start(d)
-	if r.Shim != nil {
-		return r.Shim.Kill(d.Times)
-	}
-	r.Tools.kill.Add(int32(d.Times))
-	return nil
 }

@@ -1,9 +1,9 @@
 package fault
 
 import (
-	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os/exec"
 	"slices"
 	"strings"
@@ -44,22 +44,44 @@ const ownPrefix = "KUBE-"
 
 func isOwn(chain string) bool { return strings.HasPrefix(chain, ownPrefix) }
 
-// runTool calls iptables once, as another program on the node does.
-func (r *Faults) runTool(ctx context.Context, family corev1.IPFamily, args ...string) (string, error) {
+// iptablesOf are the tools of one variant and family. They run as another program on the node runs them, in the network
+// namespace of the calling thread.
+type iptablesOf struct {
+	variant iptables.Variant
+	family  corev1.IPFamily
+}
+
+// run runs iptables, or iptables-restore if tool is "restore".
+func (t iptablesOf) run(ctx context.Context, tool string, stdin io.Reader, args ...string) (string, error) {
 	if err := netns.Guard(); err != nil {
 		return "", err
 	}
-	variant := r.KernelVariant()
-	path, err := iptables.FindBinary(iptables.Binary(variant, family, ""))
+	tool = iptables.Binary(t.variant, t.family, tool)
+	path, err := iptables.FindBinary(tool)
 	if err != nil {
 		return "", err
 	}
-	out, err := exec.CommandContext(ctx, path, append(lockWait(variant), args...)...).CombinedOutput()
+	if t.variant == iptables.Legacy { // waits for the lock
+		args = append([]string{"-w", "60"}, args...)
+	}
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Stdin = stdin
+	out, err := cmd.CombinedOutput()
 	text := strings.TrimSpace(string(out))
 	if err != nil {
-		return text, fmt.Errorf("%s %s: %w: %s", iptables.Binary(variant, family, ""), strings.Join(args, " "), err, text)
+		return text, fmt.Errorf("%s %s: %w: %s", tool, strings.Join(args, " "), err, text)
 	}
 	return text, nil
+}
+
+func (r *Faults) runTool(ctx context.Context, family corev1.IPFamily, args ...string) (string, error) {
+	return iptablesOf{r.KernelVariant(), family}.run(ctx, "", nil, args...)
+}
+
+// restoreForeign adds rules to tables.
+func (r *Faults) restoreForeign(ctx context.Context, family corev1.IPFamily, payload io.Reader) error {
+	_, err := iptablesOf{r.KernelVariant(), family}.run(ctx, "restore", payload, "--noflush")
+	return err
 }
 
 // jumpAt is a rule of a base chain that jumps to a chain of the subject.
@@ -148,29 +170,4 @@ func (r *Faults) rulesOf(ctx context.Context, place tableOf, chain string) ([]st
 	return rules, nil
 }
 
-// restoreForeign adds rules to tables, as another program on the node does.
-func (r *Faults) restoreForeign(ctx context.Context, family corev1.IPFamily, payload *bytes.Buffer) error {
-	if err := netns.Guard(); err != nil {
-		return err
-	}
-	tool := iptables.Binary(r.KernelVariant(), family, "restore")
-	path, err := iptables.FindBinary(tool)
-	if err != nil {
-		return err
-	}
-	cmd := exec.CommandContext(ctx, path, append(lockWait(r.KernelVariant()), "--noflush")...)
-	cmd.Stdin = payload
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w: %s", tool, err, strings.TrimSpace(string(out)))
-	}
-	return nil
-}
-
 func hasChain(tally map[string]int, chain string) bool { _, ok := tally[chain]; return ok }
-
-func lockWait(variant iptables.Variant) []string {
-	if variant == iptables.Legacy {
-		return []string{"-w", "60"}
-	}
-	return nil
-}

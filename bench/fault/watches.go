@@ -17,11 +17,11 @@ const purposeAPIFault = 5
 
 // dropWatches ends all watches. Over HTTP, it does so at random (seeded): like a server that shuts down, or in the
 // middle of an event.
-func (r *Faults) dropWatches(context.Context, *scenarios.Fault) error {
-	if r.api.random == nil {
-		r.api.random = r.Random(purposeAPIFault)
+func (r *Faults) dropWatches(context.Context, *activeFault) error {
+	if r.ofAPI == nil {
+		r.ofAPI = r.Random(purposeAPIFault)
 	}
-	if r.Host.Front != nil && r.api.random.IntN(2) == 0 {
+	if r.Host.Front != nil && r.ofAPI.IntN(2) == 0 {
 		r.Host.Front.CutWatches()
 		return nil
 	}
@@ -29,12 +29,15 @@ func (r *Faults) dropWatches(context.Context, *scenarios.Fault) error {
 	return nil
 }
 
-// switched turns something of the watches on, and off after the fault's time.
-func switched(turn func(w apiSide, on bool)) func(*Faults, context.Context, *scenarios.Fault) error {
-	return func(r *Faults, ctx context.Context, f *scenarios.Fault) error {
+// switched turns something of the watches on, and off when the fault ends.
+func switched(turn func(w apiSide, on bool)) func(*Faults, context.Context, *activeFault) error {
+	return func(r *Faults, _ context.Context, d *activeFault) error {
 		w := r.apiSide()
 		turn(w, true)
-		r.api.hold(ctx, r.Clock, f, func() { turn(w, false) })
+		d.stops = append(d.stops, func() error {
+			turn(w, false)
+			return nil
+		})
 		return nil
 	}
 }
