@@ -22,11 +22,11 @@ type answer struct {
 // answered handles a sync or a command.
 func (r *Faults) answered(a answer) {
 	for _, d := range r.list() {
-		r.answeredOne(d, a)
+		r.answer(d, a)
 	}
 }
 
-func (r *Faults) answeredOne(d *activeFault, a answer) {
+func (r *Faults) answer(d *activeFault, a answer) {
 	churns := r.changedBefore(d, a.began)
 	hit := d.kind.Planted != "" && (a.planted == d.kind.Planted || r.Shim == nil && a.failed)
 	d.mu.Lock()

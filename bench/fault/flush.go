@@ -120,16 +120,8 @@ func (r *Faults) flush(ctx context.Context, family corev1.IPFamily, table string
 // FlushTable empties a table (nat, filter, mangle, or all of them), like a program that restores a ruleset without the
 // proxier's rules. Rules and user-defined chains disappear in one step.
 func FlushTable(ctx context.Context, variant iptables.Variant, family corev1.IPFamily, table string) error {
-	tables := []string{table}
-	switch table {
-	case "nat", "filter", "mangle":
-	case "all":
-		tables = []string{"nat", "filter", "mangle"}
-	default:
-		return fmt.Errorf("flush table %q: want nat, filter, mangle or all", table)
-	}
 	var empty bytes.Buffer
-	for _, name := range tables {
+	for _, name := range Tables(table) {
 		// Without --noflush, this input replaces the table.
 		fmt.Fprintf(&empty, "*%s\nCOMMIT\n", name)
 	}

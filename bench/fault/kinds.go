@@ -42,8 +42,11 @@ type Kind struct {
 	Hides []scenarios.Churn
 }
 
-// spare returns why a fault cannot affect a subject; empty: it can.
-type spare func(*pass.Env, *scenarios.Fault) string
+// spare is a reason why a fault cannot affect some subjects. In why, %s is the subject.
+type spare struct {
+	why  string
+	when func(*pass.Env, *scenarios.Fault) bool
+}
 
 // lasting is when a fault ends.
 type lasting int
@@ -92,49 +95,32 @@ func (k *Kind) OfAPI() bool { return k.disturb != nil }
 
 // Spares returns why a fault cannot affect the subject; empty: it can.
 func Spares(e *pass.Env, f *scenarios.Fault) string {
-	for _, spares := range Of(f.Kind).spares {
-		if why := spares(e, f); why != "" {
-			return why
+	for _, spare := range Of(f.Kind).spares {
+		if spare.when(e, f) {
+			return strings.ReplaceAll(spare.why, "%s", e.Subject)
 		}
 	}
 	return ""
 }
 
-func withoutTools(e *pass.Env, _ *scenarios.Fault) string {
-	if e.About.HasTools() {
-		return ""
-	}
-	return e.Subject + " runs no tool that the fault could affect"
-}
+// Reasons that several kinds share.
+var (
+	withoutTools = spare{"%s runs no tool that the fault could affect", func(e *pass.Env, _ *scenarios.Fault) bool {
+		return !e.About.HasTools()
+	}}
+	withoutTables = spare{"%s writes BPF maps and no tables", func(e *pass.Env, _ *scenarios.Fault) bool {
+		return e.About.Proxier == subject.Cilium
+	}}
+	withoutTable = spare{"%s has one table: use table nat", func(e *pass.Env, f *scenarios.Fault) bool {
+		return e.About.Backend == proxier.Nftables && (f.Table == "filter" || f.Table == "mangle")
+	}}
+	withoutFormat = spare{"how %s writes rules is not known", func(e *pass.Env, _ *scenarios.Fault) bool {
+		return e.About.Backend == "" || !e.About.RulesCarry()
+	}}
+	withoutProcess = spare{"needs the feed " + raw.FeedAPI + ": with the other feed the subject is not a separate process", informed}
+)
 
-func withoutTables(e *pass.Env, _ *scenarios.Fault) string {
-	if e.About.Proxier != subject.Cilium {
-		return ""
-	}
-	return e.Subject + " writes BPF maps and no tables"
-}
-
-// withoutTable spares a subject with a single table from faults of others.
-func withoutTable(e *pass.Env, f *scenarios.Fault) string {
-	if e.About.Backend == proxier.Nftables && (f.Table == "filter" || f.Table == "mangle") {
-		return e.Subject + " has one table: use table nat"
-	}
-	return ""
-}
-
-func withoutFormat(e *pass.Env, _ *scenarios.Fault) string {
-	if e.About.Backend != "" && e.About.RulesCarry() {
-		return ""
-	}
-	return "how " + e.Subject + " writes rules is not known"
-}
-
-func withoutProcess(e *pass.Env, _ *scenarios.Fault) string {
-	if e.Feed == raw.FeedAPI {
-		return ""
-	}
-	return "needs the feed " + raw.FeedAPI + ": with the other feed the subject is not a separate process"
-}
+func informed(e *pass.Env, _ *scenarios.Fault) bool { return e.Feed != raw.FeedAPI }
 
 // LossEnds returns the step, from 0, at whose end fault step i no longer excuses a failed flow. It is the first settle
 // step after the fault has ended. ends is false if there is none.

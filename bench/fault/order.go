@@ -62,7 +62,7 @@ func (r *Faults) inject(ctx context.Context, d *activeFault) (err error) {
 	case forTime, untilCleared:
 		r.hold(d)
 	case atOnce:
-		d.end(r.Clock.Now())
+		d.move(ended, r.Clock.Now())
 	}
 	return nil
 }
@@ -110,7 +110,7 @@ func (r *Faults) hold(d *activeFault) {
 		case <-holding.Done():
 		}
 		err := d.stop()
-		d.end(r.Clock.Now())
+		d.move(ended, r.Clock.Now())
 		if err != nil {
 			err = fmt.Errorf("end of %s: %w", d.name, err)
 		}

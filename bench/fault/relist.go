@@ -17,13 +17,11 @@ func init() {
 var hiddenChurns = []scenarios.Churn{{Kind: "services", Events: 4, Rate: 40}, {Kind: "endpoints", Events: 8, Rate: 40}}
 
 // relist hides changes from the subject's watches. Only a new list shows them, above all the deletions.
-func (r *Faults) relist(ctx context.Context, _ *activeFault) error {
+func (r *Faults) relist(ctx context.Context, _ *activeFault) (err error) {
 	w := r.apiSide()
 	w.BeginGap()
-	missed := false
-	defer func() { w.EndGap(missed) }()
+	defer func() { w.EndGap(err == nil) }()
 	if r.Followed { // the world has no changes that fit a followed cluster; the fault hides none
-		missed = true
 		return nil
 	}
 	name := *r.Step.Load()
@@ -32,6 +30,5 @@ func (r *Faults) relist(ctx context.Context, _ *activeFault) error {
 			return fmt.Errorf("apply the changes hidden from the subject: %w", err)
 		}
 	}
-	missed = true
 	return nil
 }

@@ -74,11 +74,11 @@ func (d *activeFault) enter(to state, at time.Time) {
 	d.at[to] = at
 }
 
-// end records that a fault has stopped.
-func (d *activeFault) end(at time.Time) {
+// move is enter for callers that do not hold mu.
+func (d *activeFault) move(to state, at time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.enter(ended, at)
+	d.enter(to, at)
 }
 
 // closedAt returns when a fault was closed; zero: it is open.
@@ -198,7 +198,7 @@ func (r *Faults) follow(d *activeFault) {
 func (r *Faults) look(d *activeFault) {
 	now := r.Clock.Now()
 	if d.kind.lasts == forChanges && r.apiSide().Disturbs() == 0 {
-		d.end(now)
+		d.move(ended, now)
 	}
 	d.mu.Lock()
 	upTo := d.upTo()
@@ -207,9 +207,7 @@ func (r *Faults) look(d *activeFault) {
 	if upTo.IsZero() || r.Host.Harness != nil && r.Host.Harness.Visible.PendingSince(upTo) > 0 {
 		return
 	}
-	d.mu.Lock()
-	d.enter(arrived, now)
-	d.mu.Unlock()
+	d.move(arrived, now)
 	if d.kind.shows != objectsBack {
 		return
 	}
@@ -332,9 +330,7 @@ func (r *Faults) repair(d *activeFault, at time.Time) {
 
 // withoutEffect closes a fault that affected nothing.
 func (r *Faults) withoutEffect(d *activeFault) {
-	d.mu.Lock()
-	d.enter(closed, r.Clock.Now())
-	d.mu.Unlock()
+	d.move(closed, r.Clock.Now())
 	r.note(d, "it affected nothing")
 }
 

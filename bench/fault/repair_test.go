@@ -158,7 +158,7 @@ func TestRepairedAmidChanges(t *testing.T) {
 	s := newSlow(t)
 	held := s.startFault(scenarios.FaultWatchStalled)
 	dropped := s.startFault(scenarios.FaultWatchDropped)
-	dropped.end(dropped.began)
+	dropped.move(ended, dropped.began)
 	if s.arrived(dropped) {
 		t.Error("no change has come yet that shows whether the watches are back")
 	}
@@ -166,7 +166,7 @@ func TestRepairedAmidChanges(t *testing.T) {
 	if s.arrived(held) || s.arrived(dropped) {
 		t.Error("the first change has not arrived")
 	}
-	held.end(s.Clock.Now())
+	held.move(ended, s.Clock.Now())
 	s.change("b")
 	if s.arrived(held) || s.arrived(dropped) {
 		t.Error("the first change has not arrived")
@@ -222,7 +222,7 @@ func TestFaultsThatMeetEachChange(t *testing.T) {
 func TestNothingFollowedAFault(t *testing.T) {
 	s := newSlow(t)
 	d := s.startFault(scenarios.FaultWatchDropped)
-	d.end(d.began)
+	d.move(ended, d.began)
 	s.Settled()
 	if n := s.repairs(); n != 0 || len(s.open()) != 0 {
 		t.Errorf("%d repairs, %d open", n, len(s.open()))

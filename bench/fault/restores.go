@@ -55,13 +55,9 @@ func (f *toolFaults) Started(p *os.Process) {
 }
 
 func takeOne(n *atomic.Int32) bool {
-	for {
-		left := n.Load()
-		if left == 0 {
-			return false
-		}
-		if n.CompareAndSwap(left, left-1) {
-			return true
-		}
+	if n.Add(-1) >= 0 {
+		return true
 	}
+	n.Add(1)
+	return false
 }

@@ -7,7 +7,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"synclab/bench/pass"
 	"synclab/bench/raw"
 	"synclab/scenarios"
 )
@@ -15,7 +14,7 @@ import (
 func init() {
 	register(Kind{
 		Name: scenarios.FaultRuleRefused, inject: (*Faults).refuse, lasts: forTime, Planted: "refuse", FailsRestores: true, removesRules: true,
-		spares:     []spare{withoutTools, withoutShim},
+		spares:     []spare{withoutTools, {"needs the feed " + raw.FeedAPI, informed}},
 		LosesFlows: "a Service whose rules are refused is left out, or keeps its old rules",
 	})
 }
@@ -78,11 +77,4 @@ func newAddress(object runtime.Object, known map[string]bool) string {
 		}
 	}
 	return ""
-}
-
-func withoutShim(e *pass.Env, _ *scenarios.Fault) string {
-	if e.Feed == raw.FeedAPI {
-		return ""
-	}
-	return "needs the feed " + raw.FeedAPI
 }

@@ -24,15 +24,19 @@ type tableOf struct {
 
 func (t tableOf) String() string { return string(t.family) + " " + t.table }
 
+// Tables returns the tables of iptables that a fault's field table names.
+func Tables(table string) []string {
+	if table == "all" {
+		return []string{"nat", "filter", "mangle"}
+	}
+	return []string{table}
+}
+
 // placesOf returns the tables that a fault's field table names.
 func (r *Faults) placesOf(table string) []tableOf {
-	tables := []string{table}
-	if table == "all" {
-		tables = []string{"nat", "filter", "mangle"}
-	}
 	var places []tableOf
 	for _, family := range r.Families {
-		for _, table := range tables {
+		for _, table := range Tables(table) {
 			places = append(places, tableOf{family, table})
 		}
 	}
