@@ -17,7 +17,7 @@ import (
 
 func init() {
 	register(Kind{
-		Name: scenarios.FaultAddresses, inject: (*Faults).moreAddresses, lasts: forTime, LosesFlows: "connections through an address end with the address",
+		Name: scenarios.FaultAddresses, inject: (*Faults).moreAddresses, lasts: forTime, shows: changesVisible, LosesFlows: "connections through an address end with the address",
 	})
 }
 

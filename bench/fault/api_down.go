@@ -7,7 +7,7 @@ import (
 )
 
 func init() {
-	register(Kind{Name: scenarios.FaultAPIDown, disturb: (*Faults).apiDown, lasts: forTime})
+	register(Kind{Name: scenarios.FaultAPIDown, disturb: (*Faults).apiDown, lasts: forTime, shows: changesVisible})
 }
 
 // apiDown closes the API's listener. Within one process there is no listener: watches end, and new ones get no answer.

@@ -19,7 +19,7 @@ import (
 
 func init() {
 	register(Kind{
-		Name: scenarios.FaultConntrackFull, inject: (*Faults).fillConntrack, lasts: forTime,
+		Name: scenarios.FaultConntrackFull, inject: (*Faults).fillConntrack, lasts: forTime, shows: changesVisible,
 		LosesFlows: "the kernel drops what it cannot track", FillsConntrack: true,
 	})
 }

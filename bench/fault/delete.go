@@ -27,7 +27,7 @@ import (
 
 func init() {
 	register(Kind{
-		Name: scenarios.FaultDelete, inject: (*Faults).deleted, shows: objectsBack, removesRules: true,
+		Name: scenarios.FaultDelete, inject: (*Faults).deleted, lasts: atOnce, shows: objectsBack, removesRules: true,
 		spares:     []spare{withoutTables, withoutFormat, withoutTable},
 		LosesFlows: "perhaps no rule has its Service until the repair",
 	})

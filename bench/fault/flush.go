@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/netns"
-	"synclab/bench/subject"
 	"synclab/proxier"
 	"synclab/proxier/iptables"
 	"synclab/proxier/kernel"
@@ -17,7 +16,7 @@ import (
 
 func init() {
 	register(Kind{
-		Name: scenarios.FaultFlush, inject: (*Faults).flushed, shows: objectsBack, removesRules: true,
+		Name: scenarios.FaultFlush, inject: (*Faults).flushed, lasts: atOnce, shows: objectsBack, removesRules: true,
 		spares:     []spare{withoutTables, withoutTable},
 		LosesFlows: "no rule has its Service until the repair",
 	})
@@ -102,11 +101,8 @@ func (r *Faults) flush(ctx context.Context, family corev1.IPFamily, table string
 		return fmt.Errorf("flush table %s: %w", table, err)
 	}
 	there, conn, err := r.OwnNftables(family)
-	if err != nil {
+	if err != nil || len(there) == 0 {
 		return err
-	}
-	if len(there) == 0 {
-		return fmt.Errorf("delete %s table %s: it does not exist", family, subject.OwnTables[r.About.Proxier][0])
 	}
 	for _, table := range there {
 		conn.DelTable(table)

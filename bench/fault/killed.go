@@ -10,7 +10,7 @@ import (
 )
 
 func init() {
-	register(Kind{Name: scenarios.FaultKilled, inject: (*Faults).killed, spares: []spare{withoutProcess}, shows: objectsBack, endsSubject: true, newProcess: true})
+	register(Kind{Name: scenarios.FaultKilled, inject: (*Faults).killed, spares: []spare{withoutProcess}, lasts: atOnce, shows: objectsBack, endsSubject: true, newProcess: true})
 }
 
 // killWithin is the time in which the subject is killed, at a random moment: in the middle of whatever it does then.

@@ -12,7 +12,7 @@ import (
 )
 
 func init() {
-	register(Kind{Name: scenarios.FaultMemoryLimit, inject: (*Faults).limitMemory, spares: []spare{withoutProcess}, lasts: forTime, endsSubject: true})
+	register(Kind{Name: scenarios.FaultMemoryLimit, inject: (*Faults).limitMemory, spares: []spare{withoutProcess}, lasts: forTime, shows: changesVisible, endsSubject: true})
 }
 
 // limitMemory limits the memory of the subject and its children.

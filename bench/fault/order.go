@@ -7,11 +7,8 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"synclab/bench/pass"
 	"synclab/bench/raw"
-	"synclab/proxier"
 	"synclab/scenarios"
 )
 
@@ -173,9 +170,9 @@ func (r *Faults) Reset(ctx context.Context, within time.Duration) error {
 	if err := r.Host.Stop(); err != nil {
 		r.Messages.Send(pass.Message{Note: "stopping the subject: " + err.Error()})
 	}
-	if r.About.Backend != "" {
+	if r.About.Backend != "" { // with iptables, what other programs wrote goes too
 		for _, family := range r.Families {
-			if err := r.empty(ctx, family); err != nil {
+			if err := r.flush(ctx, family, "all"); err != nil {
 				return err
 			}
 		}
@@ -198,16 +195,6 @@ func (r *Faults) Reset(ctx context.Context, within time.Duration) error {
 		return err
 	}
 	return nil
-}
-
-// empty deletes everything that the subject wrote, and with iptables also what other programs wrote.
-func (r *Faults) empty(ctx context.Context, family corev1.IPFamily) error {
-	if r.About.Backend == proxier.Nftables {
-		if there, _, err := r.OwnNftables(family); err != nil || len(there) == 0 {
-			return err
-		}
-	}
-	return r.flush(ctx, family, "all")
 }
 
 // End clears all faults of a repetition and ends their followers.

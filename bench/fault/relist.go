@@ -9,7 +9,7 @@ import (
 )
 
 func init() {
-	register(Kind{Name: scenarios.FaultRelist, disturb: (*Faults).relist, Hides: hiddenChurns})
+	register(Kind{Name: scenarios.FaultRelist, disturb: (*Faults).relist, lasts: atOnce, shows: changesVisible, Hides: hiddenChurns})
 }
 
 // hiddenChurns are the changes that fault relist hides from the subject: Services are deleted and created, and endpoints

@@ -11,13 +11,13 @@ import (
 
 func init() {
 	register(Kind{
-		Name: scenarios.FaultRestoreFails, lasts: forCalls, Planted: "fail", FailsRestores: true, spares: []spare{withoutTools},
+		Name: scenarios.FaultRestoreFails, lasts: forCalls, shows: changesVisible, Planted: "fail", FailsRestores: true, spares: []spare{withoutTools},
 		inject: func(r *Faults, _ context.Context, d *activeFault) error {
 			return r.breakRestores(d, r.Shim.Fail, &r.Tools.fail)
 		},
 	})
 	register(Kind{
-		Name: scenarios.FaultRestoreKilled, lasts: forCalls, Planted: "kill", FailsRestores: true, spares: []spare{withoutTools},
+		Name: scenarios.FaultRestoreKilled, lasts: forCalls, shows: changesVisible, Planted: "kill", FailsRestores: true, spares: []spare{withoutTools},
 		inject: func(r *Faults, _ context.Context, d *activeFault) error {
 			return r.breakRestores(d, r.Shim.Kill, &r.Tools.kill)
 		},

@@ -13,7 +13,7 @@ import (
 
 func init() {
 	register(Kind{
-		Name: scenarios.FaultRuleRefused, inject: (*Faults).refuse, lasts: forTime, Planted: "refuse", FailsRestores: true, removesRules: true,
+		Name: scenarios.FaultRuleRefused, inject: (*Faults).refuse, lasts: forTime, shows: changesVisible, Planted: "refuse", FailsRestores: true, removesRules: true,
 		spares:     []spare{withoutTools, {"needs the feed " + raw.FeedAPI, informed}},
 		LosesFlows: "a Service whose rules are refused is left out, or keeps its old rules",
 	})

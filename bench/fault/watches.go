@@ -7,9 +7,9 @@ import (
 )
 
 func init() {
-	register(Kind{Name: scenarios.FaultWatchDropped, disturb: (*Faults).dropWatches, shows: nextVisible})
-	register(Kind{Name: scenarios.FaultWatchStalled, disturb: switched(apiSide.Stall), lasts: forTime})
-	register(Kind{Name: scenarios.FaultSlicesFirst, disturb: switched(apiSide.HoldServices), lasts: forTime})
+	register(Kind{Name: scenarios.FaultWatchDropped, disturb: (*Faults).dropWatches, lasts: atOnce, shows: nextVisible})
+	register(Kind{Name: scenarios.FaultWatchStalled, disturb: switched(apiSide.Stall), lasts: forTime, shows: changesVisible})
+	register(Kind{Name: scenarios.FaultSlicesFirst, disturb: switched(apiSide.HoldServices), lasts: forTime, shows: changesVisible})
 }
 
 // purposeAPIFault is the random stream of API faults.
