@@ -113,31 +113,28 @@ var faultForms = []faultForm{
 }
 
 // FaultKinds returns the names of all kinds of faults.
-func FaultKinds() []string {
-	kinds := make([]string, len(faultForms))
-	for i, form := range faultForms {
-		kinds[i] = form.kind
+func FaultKinds() []string { return kindsThat(func(faultForm) bool { return true }) }
+
+func kindsThat(fit func(faultForm) bool) (kinds []string) {
+	for _, form := range faultForms {
+		if fit(form) {
+			kinds = append(kinds, form.kind)
+		}
 	}
 	return kinds
 }
 
+// enumerate joins names: "a, b and c".
+func enumerate(names []string) string {
+	last := len(names) - 1
+	if last == 0 {
+		return names[0]
+	}
+	return strings.Join(names[:last], ", ") + " and " + names[last]
+}
+
 // has reports whether the kind takes a field.
 func (k faultForm) has(field string) bool { return slices.Contains(strings.Fields(k.takes), field) }
-
-// kindsThatTake lists the kinds that take a field: "a, b and c".
-func kindsThatTake(field string) string {
-	var kinds []string
-	for _, form := range faultForms {
-		if form.has(field) {
-			kinds = append(kinds, form.kind)
-		}
-	}
-	last := len(kinds) - 1
-	if last == 0 {
-		return kinds[0]
-	}
-	return strings.Join(kinds[:last], ", ") + " and " + kinds[last]
-}
 
 // form returns the form of the fault's kind, or the zero form for an unknown kind.
 func (f *Fault) form() faultForm {
@@ -182,7 +179,8 @@ func (f *Fault) check(at string, created int, ps *Problems) {
 	v := reflect.ValueOf(*f)
 	for _, field := range fieldsOf(v.Type()) {
 		if field.name != "kind" && !v.Field(field.index).IsZero() && !form.has(field.name) {
-			ps.add(join(at, field.name), "has no effect on "+f.Kind+": it belongs to "+kindsThatTake(field.name))
+			kinds := kindsThat(func(k faultForm) bool { return k.has(field.name) })
+			ps.add(join(at, field.name), "has no effect on "+f.Kind+": it belongs to "+enumerate(kinds))
 		}
 	}
 	if f.Kind == FaultDelete && f.Table == "all" {

@@ -231,12 +231,7 @@ func takeBase(l *liveTable, lot *rand.Rand) (string, func(*liveTable) (string, e
 
 // takeRules flushes a chain. It is repaired when it has rules again, or is deleted: backends create and delete chains.
 func takeRules(family corev1.IPFamily, l *liveTable, lot *rand.Rand) (string, func(*liveTable) (string, error), error) {
-	n, err := kernel.OpenNftables()
-	if err != nil {
-		return "", nil, err
-	}
-	defer n.Close()
-	tally, err := n.RulesByChain(family, l.table.Name)
+	tally, err := rulesByChain(family, l.table.Name)
 	if err != nil {
 		return "", nil, err
 	}
@@ -248,17 +243,21 @@ func takeRules(family corev1.IPFamily, l *liveTable, lot *rand.Rand) (string, fu
 	had := tally[chain.Name]
 	l.conn.FlushChain(chain)
 	return fmt.Sprintf("flushed chain %s of %d rules", chain.Name, had), func(now *liveTable) (string, error) {
-		n, err := kernel.OpenNftables()
-		if err != nil {
-			return "", err
-		}
-		defer n.Close()
-		tally, err := n.RulesByChain(family, now.table.Name)
+		tally, err := rulesByChain(family, now.table.Name)
 		if has, there := tally[chain.Name]; err == nil && there && has == 0 {
 			return fmt.Sprintf("chain %s has 0 rules, want %d", chain.Name, had), nil
 		}
 		return "", err
 	}, l.conn.Flush()
+}
+
+func rulesByChain(family corev1.IPFamily, table string) (map[string]int, error) {
+	n, err := kernel.OpenNftables()
+	if err != nil {
+		return nil, err
+	}
+	defer n.Close()
+	return n.RulesByChain(family, table)
 }
 
 // unlessChanged ends the wait for a deleted element once a Service of its addresses has changed: the element may not have

@@ -120,6 +120,7 @@ var (
 	withoutProcess = spare{"needs the feed " + raw.FeedAPI + ": with the other feed the subject is not a separate process", informed}
 )
 
+// informed reports whether the subject runs in this process, with informers.
 func informed(e *pass.Env, _ *scenarios.Fault) bool { return e.Feed != raw.FeedAPI }
 
 // LossEnds returns the step, from 0, at whose end fault step i no longer excuses a failed flow. It is the first settle

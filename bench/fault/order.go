@@ -51,7 +51,7 @@ func (r *Faults) inject(ctx context.Context, d *activeFault) (err error) {
 	} else {
 		err = d.kind.inject(r, ctx, d)
 	}
-	if err != nil || d.state == planned {
+	if err != nil || !d.is(active) {
 		return errors.Join(err, d.stop())
 	}
 	r.follow(d)
@@ -81,18 +81,12 @@ func (r *Faults) note(d *activeFault, format string, args ...any) {
 	r.Messages.Send(pass.Message{Note: d.name + ": " + fmt.Sprintf(format, args...)})
 }
 
-// hold is the timer of an active fault: its time, or a fault step of kind clear, ends it.
-type hold struct {
-	early context.CancelFunc
-	done  chan error
-}
-
 // hold ends a fault after its time, or when faults are cleared.
 func (r *Faults) hold(d *activeFault) {
 	holding, early := context.WithCancel(context.Background())
-	h := &hold{early: early, done: make(chan error, 1)}
+	d.early, d.over = early, make(chan error, 1)
 	r.mu.Lock()
-	r.holds = append(r.holds, h)
+	r.holds = append(r.holds, d)
 	r.mu.Unlock()
 	go func() {
 		defer early()
@@ -111,7 +105,7 @@ func (r *Faults) hold(d *activeFault) {
 		if err != nil {
 			err = fmt.Errorf("end of %s: %w", d.name, err)
 		}
-		h.done <- err
+		d.over <- err
 	}()
 }
 
@@ -122,11 +116,11 @@ func (r *Faults) clear(ctx context.Context) error {
 	r.holds = nil
 	r.mu.Unlock()
 	var errs []error
-	for _, h := range holds { // all at once: the end of one may wait for another, such as the lock
-		h.early()
+	for _, d := range holds { // all at once: the end of one may wait for another, such as the lock
+		d.early()
 	}
-	for _, h := range holds {
-		errs = append(errs, <-h.done)
+	for _, d := range holds {
+		errs = append(errs, <-d.over)
 	}
 	if r.Shim != nil {
 		_, err := r.Shim.ClearFaults()

@@ -45,6 +45,8 @@ type activeFault struct {
 	stillMissing func() (string, error)
 	asks         sync.Mutex     // guards stillMissing, which caches what it read; the follower and waiters call it
 	stops        []func() error // end what it does, the last one first
+	early        func()         // ends the wait of hold
+	over         chan error     // gets the result of the end that hold makes
 	pending      bool           // earlier changes were not visible when it started
 	changed      time.Time      // the first change after its start, under Faults.mu
 
@@ -79,6 +81,13 @@ func (d *activeFault) move(to state, at time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.enter(to, at)
+}
+
+// is reports whether a fault is in a state or beyond.
+func (d *activeFault) is(s state) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.state >= s
 }
 
 // closedAt returns when a fault was closed; zero: it is open.
@@ -121,8 +130,8 @@ type Faults struct {
 	touched  map[types.NamespacedName]time.Time // when each Service last changed, or its endpoints did
 	changed  time.Time                          // the last of these times
 	all      []*activeFault
-	holds    []*hold
-	watching bool // watchAnswers has begun
+	holds    []*activeFault // that hold ends
+	watching bool           // watchAnswers has begun
 	wait     sync.WaitGroup
 	// following is the context of all followers, and cancel ends it.
 	following context.Context
@@ -347,10 +356,10 @@ func (d *activeFault) endStruck() bool {
 
 // open returns the faults that are not repaired.
 func (r *Faults) open() []*activeFault {
-	return slices.DeleteFunc(r.list(), func(d *activeFault) bool { return !d.closedAt().IsZero() })
+	return slices.DeleteFunc(r.list(), func(d *activeFault) bool { return d.is(closed) })
 }
 
-// Context returns the context of all followers; endFaults ends it.
+// Context returns the context of all followers; End ends it.
 func (r *Faults) Context() context.Context {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -138,9 +138,7 @@ func (s *slow) startFault(kind string) *activeFault {
 // arrived reports whether the fault cannot delay any change any more.
 func (s *slow) arrived(d *activeFault) bool {
 	s.look(d)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.state >= arrived
+	return d.is(arrived)
 }
 
 // repairs returns the number of recorded repairs.
