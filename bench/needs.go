@@ -134,8 +134,8 @@ func (f *fitter) replanned() bool {
 			_, err = w.Scale(*step.Scale)
 		case step.NodeLoss != nil:
 			_, err = w.NodeLoss(*step.NodeLoss)
-		case step.Fault != nil && step.Fault.Kind == scenarios.FaultRelist:
-			for _, churn := range fault.HiddenChurns {
+		case step.Fault != nil:
+			for _, churn := range fault.Of(step.Fault.Kind).Hides {
 				_, _ = w.Churn(churn) // what is too little is a remark of the repetition
 			}
 		}

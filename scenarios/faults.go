@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -47,59 +48,93 @@ const (
 	FaultClear = "clear"
 )
 
-// faultForm lists the fields that a kind of fault takes, and whether rules must exist before it.
+// faultForm is what a scenario may say about a kind of fault.
 type faultForm struct {
-	kind                               string
-	table, object, times, holds, bytes bool
-	text, flows                        bool
-	rules                              bool
+	kind  string
+	takes string // its fields besides kind
+	// rules: rules must exist before it. Other faults may come before the first create: a cold start under a held lock
+	// is a valid scenario.
+	rules bool
+	// watch: it acts on all watches. Two such faults in one round act as one: the API cannot be down and stalled.
+	watch bool
+	// place and trial are of the library's scenario faults: where the kind comes there, from light to heavy, and its
+	// steps. "go test ./scenarios -args -update" writes them into library/faults.yaml.
+	place int
+	trial []string
 }
 
+// settled ends the trial of a fault. What is not repaired by then counts as not repaired, and the next trial begins on an
+// empty ruleset.
+const settled = "- settle: {timeout: 45s, restartOnTimeout: true}"
+
 var faultForms = []faultForm{
-	{kind: FaultRestoreKilled, times: true},
-	{kind: FaultRestoreFails, times: true},
-	{kind: FaultRuleRefused, holds: true, text: true, rules: true},
-	{kind: FaultLockHeld, holds: true},
-	{kind: FaultWriter, holds: true},
-	{kind: FaultFlush, table: true, rules: true},
-	{kind: FaultDelete, table: true, object: true, rules: true},
-	{kind: FaultReference, rules: true},
-	{kind: FaultWatchDropped, rules: true},
-	{kind: FaultWatchStalled, holds: true, rules: true},
-	{kind: FaultRelist, rules: true},
-	{kind: FaultEventsDuplicated, times: true},
-	{kind: FaultEventsReordered, times: true},
-	{kind: FaultSlicesFirst, holds: true},
-	{kind: FaultAPIDown, holds: true},
-	{kind: FaultKilled, rules: true},
-	{kind: FaultMemoryLimit, holds: true, bytes: true, rules: true},
-	{kind: FaultConntrackFull, holds: true, flows: true, rules: true},
-	{kind: FaultAddresses, holds: true, rules: true},
+	{kind: FaultRestoreKilled, takes: "times", place: 2,
+		trial: []string{"- fault: {kind: restore-killed, times: 3}", "- churn: {rate: 2, events: 10}", settled, "- fault: clear"}},
+	{kind: FaultRestoreFails, takes: "times", place: 1, trial: []string{"# Restores, or transactions of nft, that fail.",
+		"- fault: {kind: restore-fails, times: 3}", "- churn: {rate: 2, events: 10}", settled, "- fault: clear"}},
+	{kind: FaultRuleRefused, takes: "for text", rules: true, place: 3,
+		trial: []string{"- fault: {kind: rule-refused, for: 10s}", "- churn: {rate: 2, events: 20}", settled}},
+	{kind: FaultLockHeld, takes: "for", place: 4, trial: []string{"# Other processes that use the same tables.",
+		"- fault: {kind: lock-held, for: 1s}", "- churn: {rate: 2, events: 6}", settled,
+		"- fault: {kind: lock-held, for: 6s}", "- churn: {rate: 2, events: 14}", settled,
+		"- fault: {kind: lock-held, for: 1h}", "- churn: {rate: 2, events: 30}", "- fault: clear", settled}},
+	{kind: FaultWriter, takes: "for", place: 5,
+		trial: []string{"- fault: {kind: writer, for: 8s}", "- churn: {rate: 2, events: 16}", settled}},
+	{kind: FaultFlush, takes: "table", rules: true, place: 19, trial: []string{
+		"- fault: {kind: flush, table: mangle}", settled, "- fault: {kind: flush, table: filter}", settled,
+		"- fault: {kind: flush, table: nat}", settled, "- fault: {kind: flush, table: all}", settled}},
+	{kind: FaultDelete, takes: "table object", rules: true, place: 18, trial: []string{
+		"- fault: {kind: delete, object: rule}", settled, "- fault: {kind: delete, object: chain}", settled,
+		"- fault: {kind: delete, object: jump}", settled, "- fault: {kind: delete, object: jump, table: filter}", settled}},
+	{kind: FaultReference, rules: true, place: 17, trial: []string{"# External writes to the subject's rules.",
+		"- fault: reference", "- churn: {rate: 2, events: 10, kind: services}", settled, "- fault: clear", settled}},
+	{kind: FaultWatchDropped, rules: true, watch: true, place: 6, trial: []string{"# The API and its watches.",
+		"- fault: watch-dropped", "- churn: {rate: 2, events: 6}", settled}},
+	{kind: FaultWatchStalled, takes: "for", rules: true, watch: true, place: 7,
+		trial: []string{"- fault: {kind: watch-stalled, for: 5s}", "- churn: {rate: 2, events: 10}", settled}},
+	{kind: FaultRelist, rules: true, watch: true, place: 8,
+		trial: []string{"- fault: relist", "- churn: {rate: 2, events: 6}", settled}},
+	{kind: FaultEventsDuplicated, takes: "times", place: 9,
+		trial: []string{"- fault: {kind: events-duplicated, times: 8}", "- churn: {rate: 4, events: 12, kind: mixed}", settled}},
+	{kind: FaultEventsReordered, takes: "times", place: 10,
+		trial: []string{"- fault: {kind: events-reordered, times: 8}", "- churn: {rate: 4, events: 12, kind: mixed}", settled}},
+	{kind: FaultSlicesFirst, takes: "for", watch: true, place: 11,
+		trial: []string{"- fault: {kind: slices-first, for: 5s}", "- churn: {rate: 2, events: 10, kind: services}", settled}},
+	{kind: FaultAPIDown, takes: "for", watch: true, place: 12,
+		trial: []string{"- fault: {kind: api-down, for: 5s}", "- churn: {rate: 2, events: 10}", settled}},
+	{kind: FaultKilled, rules: true, place: 16, trial: []string{"- churn: {rate: 10, events: 10}", "- fault: killed", settled}},
+	{kind: FaultMemoryLimit, takes: "for bytes", rules: true, place: 15,
+		trial: []string{"- fault: {kind: memory-limit, for: 8s, bytes: 67108864}", "- churn: {rate: 2, events: 16}", settled}},
+	{kind: FaultConntrackFull, takes: "for flows", rules: true, place: 14,
+		trial: []string{"- fault: {kind: conntrack-full, for: 5s}", "- churn: {rate: 2, events: 10}", settled}},
+	{kind: FaultAddresses, takes: "for", rules: true, place: 13, trial: []string{"# The node and the subject.",
+		"- fault: {kind: addresses, for: 5s}", "- churn: {rate: 2, events: 10}", settled}},
 	{kind: FaultClear},
 }
 
-func faultKinds() []string {
-	kinds := make([]string, len(faultForms))
-	for i, form := range faultForms {
-		kinds[i] = form.kind
+// FaultKinds returns the names of all kinds of faults.
+func FaultKinds() []string { return kindsThat(func(faultForm) bool { return true }) }
+
+func kindsThat(fit func(faultForm) bool) (kinds []string) {
+	for _, form := range faultForms {
+		if fit(form) {
+			kinds = append(kinds, form.kind)
+		}
 	}
 	return kinds
 }
 
-// kindsThat lists the kinds that take a field: "a, b and c".
-func kindsThat(take func(faultForm) bool) string {
-	var kinds []string
-	for _, form := range faultForms {
-		if take(form) {
-			kinds = append(kinds, form.kind)
-		}
-	}
-	last := len(kinds) - 1
+// enumerate joins names: "a, b and c".
+func enumerate(names []string) string {
+	last := len(names) - 1
 	if last == 0 {
-		return kinds[0]
+		return names[0]
 	}
-	return strings.Join(kinds[:last], ", ") + " and " + kinds[last]
+	return strings.Join(names[:last], ", ") + " and " + names[last]
 }
+
+// has reports whether the kind takes a field.
+func (k faultForm) has(field string) bool { return slices.Contains(strings.Fields(k.takes), field) }
 
 // form returns the form of the fault's kind, or the zero form for an unknown kind.
 func (f *Fault) form() faultForm {
@@ -111,52 +146,41 @@ func (f *Fault) form() faultForm {
 }
 
 // Holds reports whether the fault is active for a duration (For).
-func (f *Fault) Holds() bool { return f.form().holds }
+func (f *Fault) Holds() bool { return f.form().has("for") }
 
 // defaultHold outlasts the 5 s that kube-proxy lets iptables wait for the lock.
 const defaultHold = 6 * time.Second
 
 func (f *Fault) fill() {
 	form := f.form()
-	if form.times {
+	if form.has("times") {
 		or(&f.Times, defaultFaultTimes)
 	}
-	if form.holds {
+	if form.has("for") {
 		or(&f.For, defaultHold)
 	}
-	if form.table {
+	if form.has("table") {
 		or(&f.Table, defaultFlushTable)
 	}
-	if form.object {
+	if form.has("object") {
 		or(&f.Object, "jump")
 	}
-	if form.bytes {
+	if form.has("bytes") {
 		or(&f.Bytes, defaultMemoryLimit)
 	}
 }
 
-// check reports settings that this kind of fault does not take. A fault that needs no rules may come before the first
-// create: a cold start under a held lock is a valid scenario.
+// check reports settings that this kind of fault does not take.
 func (f *Fault) check(at string, created int, ps *Problems) {
 	form := f.form()
 	if form.kind == "" {
 		return // the rule of the field refuses it
 	}
-	for _, extra := range []struct {
-		field string
-		set   bool
-		takes func(faultForm) bool
-	}{
-		{"table", f.Table != "", func(k faultForm) bool { return k.table }},
-		{"object", f.Object != "", func(k faultForm) bool { return k.object }},
-		{"times", f.Times != 0, func(k faultForm) bool { return k.times }},
-		{"for", f.For != 0, func(k faultForm) bool { return k.holds }},
-		{"bytes", f.Bytes != 0, func(k faultForm) bool { return k.bytes }},
-		{"text", f.Text != "", func(k faultForm) bool { return k.text }},
-		{"flows", f.Flows != 0, func(k faultForm) bool { return k.flows }},
-	} {
-		if extra.set && !extra.takes(form) {
-			ps.add(join(at, extra.field), "has no effect on "+f.Kind+": it belongs to "+kindsThat(extra.takes))
+	v := reflect.ValueOf(*f)
+	for _, field := range fieldsOf(v.Type()) {
+		if field.name != "kind" && !v.Field(field.index).IsZero() && !form.has(field.name) {
+			kinds := kindsThat(func(k faultForm) bool { return k.has(field.name) })
+			ps.add(join(at, field.name), "has no effect on "+f.Kind+": it belongs to "+enumerate(kinds))
 		}
 	}
 	if f.Kind == FaultDelete && f.Table == "all" {

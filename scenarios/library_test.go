@@ -1,10 +1,13 @@
 package scenarios
 
 import (
+	"cmp"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 )
 
 func TestLibraryAtEverySize(t *testing.T) {
@@ -51,7 +54,7 @@ func TestLibraryRoundTrips(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: its own YAML: %v\n%s", s.Name, err, text)
 		}
-		if diff := cmp.Diff(s, again); diff != "" {
+		if diff := gocmp.Diff(s, again); diff != "" {
 			t.Errorf("%s (-first +again):\n%s", s.Name, diff)
 		}
 	}
@@ -73,5 +76,40 @@ func TestLibraryHolds(t *testing.T) {
 	}
 	if !slices.IsSorted(got) {
 		t.Errorf("not sorted: %v", got)
+	}
+}
+
+// The scenario faults has the trial of each kind of fault, in their order.
+func TestFaultsScenario(t *testing.T) {
+	const file, head, tail = "library/faults.yaml", "      rate: 100\n", "  - traffic: {stop: true}\n"
+	have, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, _, _ := strings.Cut(string(have), head)
+	_, after, _ := strings.Cut(string(have), tail)
+	want := before + head
+	forms := slices.Clone(faultForms)
+	slices.SortStableFunc(forms, func(a, b faultForm) int { return cmp.Compare(a.place, b.place) })
+	for _, form := range forms {
+		if len(form.trial) == 0 && form.kind != FaultClear {
+			t.Errorf("%s has no trial", form.kind)
+		}
+		for _, line := range form.trial {
+			if strings.HasPrefix(line, "#") {
+				want += "\n"
+			}
+			want += "  " + line + "\n"
+		}
+	}
+	want += tail + after
+	if *update {
+		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := gocmp.Diff(want, string(have)); diff != "" {
+		t.Errorf("(-want +have; -update rewrites):\n%s", diff)
 	}
 }

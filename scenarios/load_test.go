@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-var update = flag.Bool("update", false, "rewrite the expected errors in testdata")
+var update = flag.Bool("update", false, "rewrite the expected errors in testdata, and the trials in library/faults.yaml")
 
 // The marks between the parts of a testdata file, which is a txtar archive.
 const scenarioMark, errorsMark = "-- x.yaml --\n", "-- errors --\n"

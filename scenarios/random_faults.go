@@ -7,13 +7,10 @@ import (
 	"time"
 )
 
-// ofTheWatch are faults of which a round needs only one: the API cannot be down and stalled.
-var ofTheWatch = []string{FaultWatchDropped, FaultWatchStalled, FaultRelist, FaultSlicesFirst, FaultAPIDown}
-
 // drawFaults draws n faults of a round, of different kinds that do not exclude each other.
 func (d *drawing) drawFaults(n int) []*Fault {
 	var kinds []string
-	for _, kind := range faultKinds() {
+	for _, kind := range FaultKinds() {
 		if kind != FaultClear && !d.without(kind) && !d.without("fault") {
 			kinds = append(kinds, kind)
 		}
@@ -32,29 +29,29 @@ func (d *drawing) drawFaults(n int) []*Fault {
 
 // excludes reports whether faults of kinds a and b in one round would act as only one of them.
 func excludes(a, b string) bool {
-	return a == b || (slices.Contains(ofTheWatch, a) && slices.Contains(ofTheWatch, b))
+	return a == b || (&Fault{Kind: a}).form().watch && (&Fault{Kind: b}).form().watch
 }
 
 // drawFault draws the fields of a fault of one kind.
 func (d *drawing) drawFault(kind string) *Fault {
 	f := &Fault{Kind: kind}
 	form := f.form()
-	if form.times {
+	if form.has("times") {
 		f.Times = d.between(1, 4)
 	}
-	if form.holds {
+	if form.has("for") {
 		f.For = d.span(time.Second, 8*time.Second)
 	}
-	if form.table {
+	if form.has("table") {
 		f.Table = pick(d, "nat", "nat", "filter", "mangle", "all")
 	}
-	if form.object {
+	if form.has("object") {
 		f.Object = pick(d, "jump", "chain", "rule")
 		if f.Table == "all" {
 			f.Table = "nat"
 		}
 	}
-	if form.bytes {
+	if form.has("bytes") {
 		f.Bytes = int64(d.between(3, 8)) << 24 // 48 MiB, which may kill a proxier of few Services, to 128 MiB
 	}
 	return f
@@ -62,7 +59,7 @@ func (d *drawing) drawFault(kind string) *Fault {
 
 // checkWithout refuses words that Random does not know: a misspelt word would silently leave nothing out.
 func checkWithout(words []string) error {
-	known := slices.Concat([]string{"churn", "rollout", "scale", "nodeLoss", "restart", "fault", "traffic", "check"}, faultKinds())
+	known := slices.Concat([]string{"churn", "rollout", "scale", "nodeLoss", "restart", "fault", "traffic", "check"}, FaultKinds())
 	for _, word := range words {
 		if !slices.Contains(known, word) {
 			return fmt.Errorf("cannot leave out %s: no such kind of step or fault; want some of %s", quote(word), strings.Join(known, ", "))

@@ -70,7 +70,7 @@ func TestRandomHasEverything(t *testing.T) {
 		}
 		seen["dual"] = seen["dual"] || len(s.Shape.Families) == 2
 	}
-	want := slices.Concat(faultKinds(), namesOf(stepType), mapKeys["shape.types"], mapKeys["shape.protocols"], []string{
+	want := slices.Concat(FaultKinds(), namesOf(stepType), mapKeys["shape.types"], mapKeys["shape.protocols"], []string{
 		"IPv4", "IPv6", "dual", "completion-to-start", "token-bucket", "fixed", "uniform", "zipf",
 		"endpoints", "readiness", "services", "mixed", "flush mangle ", "flush all ", "delete nat jump", "delete filter chain", "delete nat rule",
 	})

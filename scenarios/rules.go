@@ -132,7 +132,7 @@ var rules = map[string]rule{
 	"steps.N.scale.rate":              {min: 0, max: maxRate, above: true, why: "endpoints a second; informers deliver no more"},
 	"steps.N.nodeLoss.nodes":          count(1, 14_999, "node-0, where the proxier runs, stays"),
 	"steps.N.follow.for":              between(time.Second, MaxDuration, "the open-loop steps of a scenario may take a day"),
-	"steps.N.fault.kind":              {words: faultKinds()},
+	"steps.N.fault.kind":              {words: FaultKinds()},
 	"steps.N.fault.table":             {words: []string{"", "nat", "filter", "mangle", "all"}},
 	"steps.N.fault.object":            {words: []string{"", "jump", "chain", "rule"}},
 	"steps.N.fault.times":             count(1, 1_000, "how many restores or events").unset(),

@@ -81,12 +81,8 @@ func (r *Checks) TableEmptied(ctx context.Context, table string) error {
 	if r.planted == nil || r.Variant == "" {
 		return nil
 	}
-	tables := []string{table}
-	if table == "all" {
-		tables = []string{"nat", "filter", "mangle"}
-	}
 	for _, family := range r.Families {
-		for _, table := range tables {
+		for _, table := range fault.Tables(table) {
 			if err := r.planted.PlantTable(ctx, r.Variant, family, table); err != nil {
 				return err
 			}

@@ -52,7 +52,7 @@ func (r *Checks) looksAtRestores() bool {
 		if c := step.Check; c != nil {
 			asked = asked || len(c.Invariants) == 0 || slices.Contains(c.Invariants, "I5")
 		}
-		fail = fail || step.Fault != nil && fault.Kinds[step.Fault.Kind].FailsRestores
+		fail = fail || step.Fault != nil && fault.Of(step.Fault.Kind).FailsRestores
 	}
 	return asked && fail
 }

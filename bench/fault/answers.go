@@ -1,14 +1,12 @@
 package fault
 
 import (
-	"context"
 	"slices"
 	"time"
 
 	"synclab/bench/raw"
 	"synclab/bench/shim"
 	"synclab/proxier"
-	"synclab/scenarios"
 )
 
 // answer is a sync of the subject, or a command that it ran. It may detect a fault.
@@ -24,65 +22,54 @@ type answer struct {
 // answered handles a sync or a command.
 func (r *Faults) answered(a answer) {
 	for _, d := range r.list() {
-		r.answeredOne(d, a)
+		r.answer(d, a)
 	}
 }
 
-func (r *Faults) answeredOne(d *activeFault, a answer) {
+func (r *Faults) answer(d *activeFault, a answer) {
 	churns := r.changedBefore(d, a.began)
-	hit := d.planted != "" && (a.planted == d.planted || r.Shim == nil && a.failed)
+	hit := d.kind.Planted != "" && (a.planted == d.kind.Planted || r.Shim == nil && a.failed)
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	// Answers are reported when they have ended: their repair may have been detected before.
-	if !a.began.After(d.began) || d.closed && (d.noticed || a.began.After(d.done)) {
-		d.mu.Unlock()
+	if !a.began.After(d.began) || d.state == closed && (d.detected || a.began.After(d.at[closed])) {
 		return
 	}
-	if (a.writes || a.sync) && !a.failed {
-		if d.wrote.IsZero() {
-			d.wrote = a.ended
-		}
-		d.last = a.ended
-	}
+	d.synced = d.synced || (a.writes || a.sync) && !a.failed
 	detects := true
 	switch {
-	case d.planted != "":
+	case d.kind.Planted != "":
 		detects = hit
-	case d.kind == scenarios.FaultKilled: // a new process writes all rules
+	case d.kind.newProcess:
 		detects = a.writes
 	default: // a change may be the cause of a sync that succeeds
 		fails := a.failed && a.planted == "" && !a.single
-		detects = (a.writes || d.showsInChanges()) && (fails || !churns)
+		detects = (a.writes || d.kind.shows != objectsBack) && (fails || !churns)
 	}
-	first := detects && !d.noticed
-	d.noticed = d.noticed || detects
-	spent := false
-	if hit {
-		d.hit, d.struck = true, a.ended
-		if d.left > 0 {
-			d.left--
-			spent = d.left == 0
-		}
-	}
-	d.mu.Unlock()
-	if first {
+	if detects && !d.detected {
+		d.detected = true
 		// A sync begins before its planning, and a call of a tool after it. Only their ends can be compared.
-		at := raw.Record{At: a.ended.Sub(r.Started).Seconds(), Step: d.step, Fault: d.fault, Uncertainty: a.ended.Sub(a.began).Seconds()}
+		at := raw.Record{At: a.ended.Sub(r.Started).Seconds(), Step: d.step, Fault: d.name, Uncertainty: a.ended.Sub(a.began).Seconds()}
 		r.RecordAs(at, raw.FaultDetected, a.ended.Sub(d.began).Seconds())
 	}
-	if spent {
-		d.end(a.ended)
+	if !hit {
+		return
+	}
+	d.struck = a.ended
+	if d.left > 0 {
+		d.left--
+		if d.left == 0 {
+			d.enter(ended, a.ended)
+		}
 	}
 }
 
 // watchAnswers handles the calls of the subject's tools that the shim reports. Other callers report its syncs.
-func (r *Faults) watchAnswers(ctx context.Context) error {
-	r.mu.Lock()
-	begin := !r.watching
-	r.watching = true
-	r.mu.Unlock()
-	if !begin || r.Shim == nil {
+func (r *Faults) watchAnswers() error {
+	if r.watching || r.Shim == nil {
 		return nil
 	}
+	r.watching = true
 	ended, err := r.Shim.Calls(r.Context(), r.Fail)
 	if err != nil {
 		return err

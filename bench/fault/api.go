@@ -3,15 +3,6 @@ package fault
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math/rand/v2"
-	"sync"
-	"time"
-
-	"k8s.io/utils/clock"
-
-	"synclab/scenarios"
-	"synclab/sim"
 )
 
 // apiSide is the source of the subject's watches: the fake API server, or the cluster for the informers of this process.
@@ -29,62 +20,25 @@ type apiSide interface {
 	Heal()
 }
 
-// apiFaults are the API faults of one repetition, with their timers. An apiSide itself knows no time.
-type apiFaults struct {
-	// awaiting are the faults that came before the subject, and begin with it.
-	awaiting []awaitingFault
-	random   *rand.Rand
-
-	mu    sync.Mutex
-	holds map[string]context.CancelFunc // by kind
-}
-
-// awaitingFault is a fault step that came before the subject.
-type awaitingFault struct {
-	*scenarios.Fault
-	step string
-}
-
-const (
-	// purposeAPIFault is the random stream of API faults.
-	purposeAPIFault = 5
-	// swapWait is how long a change waits to be reordered with the next one: at least once and less than twice this
-	// time. A library scenario makes one change a second.
-	swapWait = 2 * time.Second
-	// The changes during a relist fault: Services are deleted and created, and endpoints change. The last change of each
-	// kind is no deletion, so that a new list shows its version.
-	missedServices, missedEndpoints, missedRate = 4, 8, 40
-)
-
-// breakAPI injects an API fault. Before the subject's watches exist, the fault waits for them.
-func (r *Faults) breakAPI(ctx context.Context, f *scenarios.Fault, name string) error {
-	if r.Host.Harness == nil {
-		r.api.awaiting = append(r.api.awaiting, awaitingFault{f, name})
-		return nil
+// disturb injects a fault of the API. It replaces active faults of its kind: their end does not end it.
+func (r *Faults) disturb(ctx context.Context, d *activeFault) error {
+	for _, before := range r.list() {
+		if before.kind == d.kind {
+			before.mu.Lock()
+			before.stops = nil
+			before.mu.Unlock()
+		}
 	}
-	d, err := r.startFault(ctx, f, name, &activeFault{})
-	if err != nil {
-		return err
-	}
-	if err := r.apiFault(ctx, f); err != nil {
-		return err
-	}
-	r.follow(d)
-	switch {
-	case f.Holds():
-		r.hold(d, f.For, nil) // apiFault ends it
-	case !d.counted():
-		d.end(r.Clock.Now())
-	}
-	return nil
+	r.start(d)
+	return d.kind.disturb(r, ctx, d)
 }
 
 // Opened begins the faults that came before the subject. The time of lasting faults starts now.
 func (r *Faults) Opened(ctx context.Context) error {
-	awaiting := r.api.awaiting
-	r.api.awaiting = nil
-	for _, f := range awaiting {
-		if err := r.breakAPI(ctx, f.Fault, f.step); err != nil {
+	awaiting := r.awaiting
+	r.awaiting = nil
+	for _, d := range awaiting {
+		if err := r.inject(ctx, d); err != nil {
 			return err
 		}
 	}
@@ -98,152 +52,9 @@ func (r *Faults) apiSide() apiSide {
 	return r.Cluster
 }
 
-// apiFault breaks how changes reach the subject. A lasting fault ends after its time, with the next fault of its kind,
-// which starts anew, or in clearAPIFaults.
-func (r *Faults) apiFault(ctx context.Context, f *scenarios.Fault) error {
-	w := r.apiSide()
-	switch f.Kind {
-	case scenarios.FaultWatchDropped:
-		r.dropWatches()
-	case scenarios.FaultRelist:
-		return r.relist(ctx)
-	case scenarios.FaultWatchStalled:
-		w.Stall(true)
-		r.api.hold(ctx, r.Clock, f, func() { w.Stall(false) })
-	case scenarios.FaultSlicesFirst:
-		w.HoldServices(true)
-		r.api.hold(ctx, r.Clock, f, func() { w.HoldServices(false) })
-	case scenarios.FaultEventsDuplicated:
-		w.Repeat(f.Times)
-	case scenarios.FaultEventsReordered:
-		w.Swap(f.Times)
-		r.api.during(ctx, f.Kind, func(ctx context.Context) { settleSwaps(ctx, r.Clock, w) })
-	case scenarios.FaultAPIDown:
-		return r.apiDown(ctx, f)
-	default:
-		return fmt.Errorf("fault %s is none of the API", f.Kind)
-	}
-	return nil
-}
-
-// dropWatches ends all watches. Over HTTP, it does so at random (seeded): like a server that shuts down, or in the
-// middle of an event.
-func (r *Faults) dropWatches() {
-	if r.api.random == nil {
-		r.api.random = r.Random(purposeAPIFault)
-	}
-	if r.Host.Front != nil && r.api.random.IntN(2) == 0 {
-		r.Host.Front.CutWatches()
-		return
-	}
-	r.apiSide().DropWatches()
-}
-
-// HiddenChurns are the changes that fault relist hides from the subject.
-var HiddenChurns = []scenarios.Churn{
-	{Kind: "services", Events: missedServices, Rate: missedRate}, {Kind: "endpoints", Events: missedEndpoints, Rate: missedRate},
-}
-
-// relist hides changes from the subject's watches. Only a new list shows them, above all the deletions.
-func (r *Faults) relist(ctx context.Context) error {
-	w := r.apiSide()
-	w.BeginGap()
-	missed := false
-	defer func() { w.EndGap(missed) }()
-	if r.Followed { // the world has no changes that fit a followed cluster; the fault hides none
-		missed = true
-		return nil
-	}
-	name := *r.Step.Load()
-	for _, churn := range HiddenChurns {
-		if err := r.Play(ctx, name, func() (sim.Trace, error) { return r.World.Churn(churn) }); err != nil {
-			return fmt.Errorf("apply the changes hidden from the subject: %w", err)
-		}
-	}
-	missed = true
-	return nil
-}
-
-// apiDown closes the API's listener. Within one process there is no listener: watches end, and new ones get no answer.
-func (r *Faults) apiDown(ctx context.Context, f *scenarios.Fault) error {
-	if r.Host.Front == nil {
-		r.Cluster.BeginGap()
-		r.api.hold(ctx, r.Clock, f, func() { r.Cluster.EndGap(false) })
-		return nil
-	}
-	l := r.Host.Listener
-	if err := l.Down(); err != nil {
-		return fmt.Errorf("fault %s: %w", f.Kind, err)
-	}
-	r.api.hold(ctx, r.Clock, f, func() {
-		if err := l.Up(); err != nil {
-			r.Fail(fmt.Errorf("end of fault %s: %w", f.Kind, err))
-		}
-	})
-	return nil
-}
-
-// settleSwaps delivers changes that have waited for a next one for swapWait.
-func settleSwaps(ctx context.Context, clk clock.WithTicker, w apiSide) {
-	ticker := clk.NewTicker(swapWait)
-	defer ticker.Stop()
-	for before := int64(0); ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C():
-		}
-		now := w.Waits()
-		if now > 0 && now == before {
-			w.Settle(now)
-		}
-		before = now
-	}
-}
-
-// hold ends a fault after its time, unless another fault of its kind has begun by then or faults were cleared.
-func (a *apiFaults) hold(ctx context.Context, clk clock.WithTicker, f *scenarios.Fault, end func()) {
-	timer := clk.NewTimer(f.For)
-	a.during(ctx, f.Kind, func(ctx context.Context) {
-		defer timer.Stop()
-		select {
-		case <-timer.C():
-		case <-ctx.Done():
-			return
-		}
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		if ctx.Err() == nil {
-			end()
-		}
-	})
-}
-
-// during runs do until another fault of that kind begins or faults are cleared.
-func (a *apiFaults) during(ctx context.Context, kind string, do func(ctx context.Context)) {
-	ctx, cancel := context.WithCancel(ctx)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if before := a.holds[kind]; before != nil {
-		before()
-	}
-	if a.holds == nil {
-		a.holds = map[string]context.CancelFunc{}
-	}
-	a.holds[kind] = cancel
-	go do(ctx)
-}
-
-// clearAPIFaults ends all active API faults. The subject then gets the changes that they held back.
-func (r *Faults) clearAPIFaults() error {
-	a := &r.api
-	a.awaiting = nil
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, cancel := range a.holds {
-		cancel()
-	}
-	clear(a.holds)
+// clearAPI ends what the API does with changes. The subject then gets the changes that it held back.
+func (r *Faults) clearAPI() error {
+	r.awaiting = nil
 	var err error
 	if r.Host.Front != nil {
 		err = r.Host.Listener.Up()

@@ -28,10 +28,24 @@ import (
 	"synclab/sim/random"
 )
 
-// apiFaultKinds are all faults of the API.
-var apiFaultKinds = []string{
-	scenarios.FaultWatchDropped, scenarios.FaultWatchStalled, scenarios.FaultRelist, scenarios.FaultEventsDuplicated,
-	scenarios.FaultEventsReordered, scenarios.FaultSlicesFirst, scenarios.FaultAPIDown,
+// apiFaultKinds returns all faults of the API.
+func apiFaultKinds() (names []string) {
+	for _, kind := range Kinds {
+		if kind.OfAPI() {
+			names = append(names, kind.Name)
+		}
+	}
+	return names
+}
+
+// apiFault injects a fault without following it.
+func (r *Faults) apiFault(ctx context.Context, f *scenarios.Fault) error {
+	d := newFault(f, "1:fault")
+	err := r.disturb(ctx, d)
+	if d.kind.lasts == forTime {
+		r.hold(d)
+	}
+	return err
 }
 
 // following is a proxier over a model, which follows a cluster with faults.
@@ -121,7 +135,7 @@ func (f *following) change(t *testing.T) {
 
 // TestProxierConvergesAfterFaultsInProcess ends each fault by its time, and clears it earlier.
 func TestProxierConvergesAfterFaultsInProcess(t *testing.T) {
-	for _, kind := range apiFaultKinds {
+	for _, kind := range apiFaultKinds() {
 		for _, early := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFollowing(t, clock.RealClock{}, "")
@@ -137,7 +151,7 @@ func TestProxierConvergesAfterFaultsInProcess(t *testing.T) {
 				}
 				f.change(t)
 				if early {
-					if err := f.clearAPIFaults(); err != nil {
+					if err := f.clear(t.Context()); err != nil {
 						t.Fatal(err)
 					}
 				} else {
@@ -155,7 +169,7 @@ func TestProxierConvergesAfterFaultsInProcess(t *testing.T) {
 
 // TestProxierConvergesAfterFaultsOverHTTP does the same with a proxier that uses the fake API server.
 func TestProxierConvergesAfterFaultsOverHTTP(t *testing.T) {
-	for i, kind := range apiFaultKinds {
+	for i, kind := range apiFaultKinds() {
 		for _, early := range []bool{false, true} {
 			t.Run(kind+map[bool]string{true: "/healed"}[early], func(t *testing.T) {
 				clk := testclock.NewFakeClock(time.Now())
@@ -165,7 +179,7 @@ func TestProxierConvergesAfterFaultsOverHTTP(t *testing.T) {
 				fault := &scenarios.Fault{Kind: kind, Times: 20, For: time.Minute}
 				before := kind == scenarios.FaultEventsReordered // comes before there is an API
 				if before {
-					if err := f.breakAPI(t.Context(), fault, "1:fault"); err != nil {
+					if err := f.inject(t.Context(), newFault(fault, "1:fault")); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -191,7 +205,7 @@ func TestProxierConvergesAfterFaultsOverHTTP(t *testing.T) {
 				}
 				f.changeAtOnce(t, clk)
 				if early {
-					if err := f.clearAPIFaults(); err != nil {
+					if err := f.clear(t.Context()); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -302,7 +316,7 @@ func TestAnotherFaultOfItsKindBeginsAnew(t *testing.T) {
 		if err := f.apiFault(t.Context(), stall); err != nil {
 			t.Fatal(err)
 		}
-		if err := f.clearAPIFaults(); err != nil {
+		if err := f.clear(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if held() {

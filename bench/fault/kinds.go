@@ -2,154 +2,126 @@ package fault
 
 import (
 	"context"
-	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 
+	"synclab/bench/pass"
 	"synclab/bench/raw"
 	"synclab/bench/subject"
 	"synclab/proxier"
-	"synclab/proxier/iptables"
 	"synclab/scenarios"
 )
 
-// kind is one kind of fault. CONTRIBUTING lists what a new kind needs.
-type kind struct {
-	inject injection
-	// spared returns why the fault cannot affect the subject; empty: it can. nil: it can affect every subject.
-	spared func(*Faults) string
-	// removesRules: rules may be missing until the repair.
-	removesRules bool
+// Kind is one kind of fault. CONTRIBUTING ("Add a fault") lists what a new kind needs.
+type Kind struct {
+	Name string // as in scenarios
+	// inject breaks something, and calls start. What it leaves in stops ends the fault.
+	inject func(*Faults, context.Context, *activeFault) error
+	// disturb replaces inject for a fault of the API. Before the subject's watches exist, the fault waits for them.
+	disturb func(*Faults, context.Context, *activeFault) error
+	spares  []spare
+	lasts   lasting
+	shows   repair
+
+	// Planted is the shim's name of the fault, which is planted into calls of the subject's tools; empty: it is not.
+	Planted string
 	// FailsRestores: it makes restores fail.
 	FailsRestores bool
+	// removesRules: rules may be missing until the repair.
+	removesRules bool
 	// endsSubject: it ends the subject's process, perhaps in the middle of a sync.
 	endsSubject bool
-	// delaysEach: it delays changes one by one. Its cost is the longest delay.
-	delaysEach bool
-	// counted: it ends after a number of changes.
-	counted bool
-	// losesFlows is why flows may fail until the repair; empty: none may.
-	losesFlows string
+	// newProcess: a new process of the subject writes all rules, whether or not something changed.
+	newProcess bool
+	// LosesFlows is why flows may fail until the repair; empty: none may.
+	LosesFlows string
+	// FillsConntrack: the conntrack table may be full until the repair.
+	FillsConntrack bool
+	// Hides are changes of the cluster that it makes and hides from the subject.
+	Hides []scenarios.Churn
 }
 
-// injection injects a fault and has its repair recorded. random is the fault's stream of random numbers.
-type injection func(r *Faults, ctx context.Context, f *scenarios.Fault, name string, random *rand.Rand) error
+// spare is a reason why a fault cannot affect some subjects. In why, %s is the subject.
+type spare struct {
+	why  string
+	when func(*pass.Env, *scenarios.Fault) bool
+}
 
-// fixed is an injection without randomness.
-func fixed(inject func(*Faults, context.Context, *scenarios.Fault, string) error) injection {
-	return func(r *Faults, ctx context.Context, f *scenarios.Fault, name string, _ *rand.Rand) error {
-		return inject(r, ctx, f, name)
+// lasting is when a fault ends.
+type lasting int
+
+const (
+	atOnce       lasting = iota // with its injection
+	forTime                     // after Fault.For
+	forCalls                    // when it has affected Fault.Times calls of the subject's tools
+	forChanges                  // when it has affected Fault.Times changes
+	untilCleared                // with the next fault step of kind clear
+)
+
+// repair is what shows that a fault is repaired.
+type repair int
+
+const (
+	// changesVisible: all changes before its end are visible. The repair counts from the end.
+	changesVisible repair = iota
+	// objectsBack: all that is missing is back. The repair counts from the beginning.
+	objectsBack
+	// nextVisible: the first change after it is visible. The repair counts from this change.
+	nextVisible
+	// eachVisible: as changesVisible, but the repair takes as long as the longest delay of a single change.
+	eachVisible
+)
+
+// Kinds are all kinds of faults.
+var Kinds []*Kind
+
+// register adds a kind. The files of the kinds call it.
+func register(k Kind) { Kinds = append(Kinds, &k) }
+
+// Of returns a kind by its name in scenarios; without a name: it is not known.
+func Of(name string) *Kind {
+	if i := slices.IndexFunc(Kinds, func(k *Kind) bool { return k.Name == name }); i >= 0 {
+		return Kinds[i]
 	}
+	return &Kind{}
 }
 
-// Kinds are all kinds of faults, by their names in scenarios.
-var Kinds map[string]kind
+// AtOnce reports whether the fault ends at once, so that there is nothing to clear.
+func (k *Kind) AtOnce() bool { return k.lasts == atOnce }
 
-// An initializer would be a cycle: the injections read the table.
-func init() {
-	restores := fixed((*Faults).breakRestores)
-	api := fixed((*Faults).breakAPI)
-	Kinds = map[string]kind{
-		scenarios.FaultRestoreFails:  {inject: restores, spared: (*Faults).withoutTools, FailsRestores: true},
-		scenarios.FaultRestoreKilled: {inject: restores, spared: (*Faults).withoutTools, FailsRestores: true},
-		scenarios.FaultRuleRefused: {
-			inject: fixed((*Faults).refuse), spared: (*Faults).withoutShim, FailsRestores: true, removesRules: true,
-			losesFlows: "a Service whose rules are refused is left out, or keeps its old rules",
-		},
-		scenarios.FaultLockHeld: {inject: fixed((*Faults).lock), spared: (*Faults).withoutLock, FailsRestores: true},
-		scenarios.FaultWriter:   {inject: fixed((*Faults).compete), spared: (*Faults).withoutTables},
-		scenarios.FaultFlush: {
-			inject: fixed((*Faults).flushed), spared: (*Faults).withoutTables, removesRules: true, losesFlows: "no rule has its Service until the repair",
-		},
-		scenarios.FaultDelete: {
-			inject: (*Faults).deleted, spared: (*Faults).withoutFormat, removesRules: true,
-			losesFlows: "perhaps no rule has its Service until the repair",
-		},
-		scenarios.FaultReference:   {inject: (*Faults).refer, spared: (*Faults).withoutFormat, delaysEach: true},
-		scenarios.FaultKilled:      {inject: (*Faults).killed, spared: (*Faults).withoutProcess, endsSubject: true},
-		scenarios.FaultMemoryLimit: {inject: fixed((*Faults).limitMemory), spared: (*Faults).withoutProcess, endsSubject: true},
-		scenarios.FaultConntrackFull: {
-			inject: fixed((*Faults).fillConntrack), losesFlows: "the kernel drops what it cannot track",
-		},
-		scenarios.FaultAddresses: {
-			inject: fixed((*Faults).moreAddresses), losesFlows: "connections through an address end with the address",
-		},
-		scenarios.FaultClear: {inject: func(r *Faults, ctx context.Context, _ *scenarios.Fault, _ string, _ *rand.Rand) error {
-			return r.clear(ctx)
-		}},
-		scenarios.FaultWatchDropped:     {inject: api},
-		scenarios.FaultWatchStalled:     {inject: api},
-		scenarios.FaultRelist:           {inject: api},
-		scenarios.FaultEventsDuplicated: {inject: api, delaysEach: true, counted: true},
-		scenarios.FaultEventsReordered:  {inject: api, delaysEach: true, counted: true},
-		scenarios.FaultSlicesFirst:      {inject: api},
-		scenarios.FaultAPIDown:          {inject: api},
-	}
-}
+// OfAPI reports whether it is a fault of the API.
+func (k *Kind) OfAPI() bool { return k.disturb != nil }
 
-// unaffected returns why a fault cannot affect the subject; empty: it can.
-func (r *Faults) unaffected(f *scenarios.Fault) string {
-	if spared := Kinds[f.Kind].spared; spared != nil {
-		if why := spared(r); why != "" {
-			return why
+// Spares returns why a fault cannot affect the subject; empty: it can.
+func Spares(e *pass.Env, f *scenarios.Fault) string {
+	for _, spare := range Of(f.Kind).spares {
+		if spare.when(e, f) {
+			return strings.ReplaceAll(spare.why, "%s", e.Subject)
 		}
-	}
-	if r.About.Backend == proxier.Nftables && (f.Table == "filter" || f.Table == "mangle") {
-		return r.Subject + " has one table: use table nat"
 	}
 	return ""
 }
 
-func (r *Faults) withoutTools() string {
-	if r.About.HasTools() {
-		return ""
-	}
-	return r.Subject + " runs no tool that the fault could affect"
-}
+// Reasons that several kinds share.
+var (
+	withoutTools = spare{"%s runs no tool that the fault could affect", func(e *pass.Env, _ *scenarios.Fault) bool {
+		return !e.About.HasTools()
+	}}
+	withoutTables = spare{"%s writes BPF maps and no tables", func(e *pass.Env, _ *scenarios.Fault) bool {
+		return e.About.Proxier == subject.Cilium
+	}}
+	withoutTable = spare{"%s has one table: use table nat", func(e *pass.Env, f *scenarios.Fault) bool {
+		return e.About.Backend == proxier.Nftables && (f.Table == "filter" || f.Table == "mangle")
+	}}
+	withoutFormat = spare{"how %s writes rules is not known", func(e *pass.Env, _ *scenarios.Fault) bool {
+		return e.About.Backend == "" || !e.About.RulesCarry()
+	}}
+	withoutProcess = spare{"needs the feed " + raw.FeedAPI + ": with the other feed the subject is not a separate process", informed}
+)
 
-func (r *Faults) withoutShim() string {
-	if why := r.withoutTools(); why != "" || r.Feed == raw.FeedAPI {
-		return why
-	}
-	return "needs the feed " + raw.FeedAPI
-}
-
-func (r *Faults) withoutTables() string {
-	if r.About.Proxier != subject.Cilium {
-		return ""
-	}
-	return r.Subject + " writes BPF maps and no tables"
-}
-
-func (r *Faults) withoutLock() string {
-	if why := r.withoutTables(); why != "" {
-		return why
-	}
-	if r.About.Backend == "" || r.Variant == iptables.Legacy {
-		return ""
-	}
-	return r.Subject + " takes no xtables lock"
-}
-
-func (r *Faults) withoutProcess() string {
-	if r.Feed == raw.FeedAPI {
-		return ""
-	}
-	return "needs the feed " + raw.FeedAPI + ": with the other feed the subject is not a separate process"
-}
-
-func (r *Faults) withoutFormat() string {
-	if why := r.withoutTables(); why != "" {
-		return why
-	}
-	if r.About.Backend != "" && r.About.RulesCarry() {
-		return ""
-	}
-	return "how " + r.Subject + " writes rules is not known"
-}
-
-// LosesFlows returns why flows may fail after a fault of a kind; empty: they may not.
-func LosesFlows(kind string) string { return Kinds[kind].losesFlows }
+// informed reports whether the subject runs in this process, with informers.
+func informed(e *pass.Env, _ *scenarios.Fault) bool { return e.Feed != raw.FeedAPI }
 
 // LossEnds returns the step, from 0, at whose end fault step i no longer excuses a failed flow. It is the first settle
 // step after the fault has ended. ends is false if there is none.
@@ -169,18 +141,18 @@ func LossEnds(steps []scenarios.Step, i int) (settle int, ends bool) {
 // MayFail reports whether a fault may have made a flow fail that lasted from one step to another, by their names.
 func MayFail(steps []scenarios.Step, from, to string) bool {
 	for i := range steps {
-		if steps[i].Fault == nil || LosesFlows(steps[i].Fault.Kind) == "" || stepNumber(to) < i {
+		if steps[i].Fault == nil || Of(steps[i].Fault.Kind).LosesFlows == "" || StepIndex(to) < i {
 			continue
 		}
-		if settle, ends := LossEnds(steps, i); !ends || stepNumber(from) <= settle {
+		if settle, ends := LossEnds(steps, i); !ends || StepIndex(from) <= settle {
 			return true
 		}
 	}
 	return false
 }
 
-// stepNumber returns the index, from 0, of a step named like "12:check"; -1 for other names.
-func stepNumber(name string) int {
+// StepIndex returns the index, from 0, of a step named like "12:check", or of a fault's step; -1 for other names.
+func StepIndex(name string) int {
 	text, _, _ := strings.Cut(name, ":")
 	n, err := strconv.Atoi(text)
 	if err != nil {

@@ -1,7 +1,6 @@
 package fault
 
 import (
-	"maps"
 	"slices"
 	"testing"
 
@@ -38,14 +37,34 @@ func TestCiliumIsSpared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	faults := &Faults{Env: &pass.Env{Assignment: pass.Assignment{Feed: raw.FeedAPI, Subject: about.Name}, About: about}}
+	env := &pass.Env{Assignment: pass.Assignment{Feed: raw.FeedAPI, Subject: about.Name}, About: about}
 	spared := []string{
 		scenarios.FaultRestoreFails, scenarios.FaultRestoreKilled, scenarios.FaultRuleRefused, scenarios.FaultLockHeld, scenarios.FaultWriter,
 		scenarios.FaultFlush, scenarios.FaultDelete, scenarios.FaultReference,
 	}
-	for _, kind := range slices.Sorted(maps.Keys(Kinds)) {
-		if why := faults.unaffected(&scenarios.Fault{Kind: kind}); (why != "") != slices.Contains(spared, kind) {
-			t.Errorf("%s: spared since %q", kind, why)
+	for _, kind := range Kinds {
+		if why := Spares(env, &scenarios.Fault{Kind: kind.Name}); (why != "") != slices.Contains(spared, kind.Name) {
+			t.Errorf("%s: spared since %q", kind.Name, why)
 		}
+	}
+}
+
+// Each kind that a scenario may name is registered once, and lasts as its form says.
+func TestKinds(t *testing.T) {
+	var names []string
+	for _, k := range Kinds {
+		names = append(names, k.Name)
+		if holds := (&scenarios.Fault{Kind: k.Name}).Holds(); holds != (k.lasts == forTime) {
+			t.Errorf("%s: with a time in scenarios: %v, and here: %v", k.Name, holds, !holds)
+		}
+		if (k.inject == nil) == (k.disturb == nil) {
+			t.Errorf("%s: want either inject or disturb", k.Name)
+		}
+	}
+	want := scenarios.FaultKinds()
+	slices.Sort(names)
+	slices.Sort(want)
+	if !slices.Equal(names, want) {
+		t.Errorf("registered are %q, want %q", names, want)
 	}
 }

@@ -3,6 +3,7 @@ package fault
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -21,38 +22,89 @@ import (
 	"synclab/sim"
 )
 
-// activeFault is one fault, from its start until what it broke is repaired.
+// state is how far a fault has got. It never goes back, and may skip states.
+type state int
+
+const (
+	planned state = iota // it has broken nothing yet
+	active               // it breaks something
+	ended                // it breaks nothing more, but what it broke or delayed is not repaired
+	arrived              // also, the changes that it could delay are visible
+	closed               // it is repaired, or was not in time, or affected nothing
+)
+
+// activeFault is one fault, from its step until what it broke is repaired.
 type activeFault struct {
-	fault string // as in Record.Fault
-	step  string
-	kind  string
-	began time.Time
-	// stillMissing returns what is still missing; nil: the fault removed nothing, and shows only in how changes arrive.
+	*scenarios.Fault
+	kind   *Kind
+	name   string // as in Record.Fault
+	step   string
+	random *rand.Rand // the fault's stream of random numbers
+	began  time.Time
+	// stillMissing returns what is still missing, of a kind that shows objectsBack.
 	stillMissing func() (string, error)
-	asks         sync.Mutex // guards stillMissing, which caches what it read; the follower and waiters call it
-	// planted is the shim's name of a fault that is injected into calls; empty: none is.
-	planted string
-	left    int       // how many calls it must still affect
-	until   time.Time // when it ends by itself; zero: never, or by what the subject does
-	pending bool      // earlier changes were not visible when it started
-	changed time.Time // the first change after its start, under Faults.mu
+	asks         sync.Mutex     // guards stillMissing, which caches what it read; the follower and waiters call it
+	stops        []func() error // end what it does, the last one first
+	early        func()         // ends the wait of hold
+	over         chan error     // gets the result of the end that hold makes
+	pending      bool           // earlier changes were not visible when it started
+	changed      time.Time      // the first change after its start, under Faults.mu
 
 	mu       sync.Mutex
-	noticed  bool
-	hit      bool          // an injected fault has affected a call
-	struck   time.Time     // end of the last affected call
-	wrote    time.Time     // end of the first successful sync or writing command that began after the fault
-	last     time.Time     // end of the last one of these
+	state    state
+	at       [closed + 1]time.Time     // when it got into a state; zero: it did not
+	beyond   [closed + 1]chan struct{} // closed when it is in a state, or beyond
+	detected bool
+	synced   bool          // a sync or writing command succeeded that began after the fault
+	left     int           // how many calls it must still affect
+	struck   time.Time     // end of the last call that it affected
 	follows  time.Time     // since when follow checks whether it is repaired
-	tells    time.Time     // time of the first change after it
-	arrived  time.Time     // when all changes that it could delay had arrived
-	longest  time.Duration // longest delay of one of these changes; see meetsEach
-	shown    time.Time     // when the last of them became visible
-	over     chan struct{}
-	ended    time.Time // when it stopped; zero: it is active
-	repaired chan struct{}
-	closed   bool
-	done     time.Time // time of close
+	awaited  time.Time     // of the first change after it that the kernel's watcher awaits
+	longest  time.Duration // longest delay of a change that it could delay; see eachVisible
+	shown    time.Time     // when the last of these became visible
+}
+
+// enter brings a fault into a state, if it is not beyond. The caller holds mu.
+func (d *activeFault) enter(to state, at time.Time) {
+	if d.state >= to {
+		return
+	}
+	for d.state < to {
+		d.state++
+		close(d.beyond[d.state])
+	}
+	d.at[to] = at
+}
+
+// move is enter for callers that do not hold mu.
+func (d *activeFault) move(to state, at time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.enter(to, at)
+}
+
+// is reports whether a fault is in a state or beyond.
+func (d *activeFault) is(s state) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.state >= s
+}
+
+// closedAt returns when a fault was closed; zero: it is open.
+func (d *activeFault) closedAt() time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.at[closed]
+}
+
+// await waits until a fault is in a state or beyond; false: ctx ended before.
+func (d *activeFault) await(ctx context.Context, s state) bool {
+	select {
+	case <-d.beyond[s]:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // Faults are the faults of a repetition: it injects them, and follows each until it is repaired.
@@ -60,7 +112,6 @@ type Faults struct {
 	*pass.Env
 	Host  *host.Host
 	Tools toolFaults
-	api   apiFaults
 	// Play makes changes of the world, as a step does.
 	Play func(ctx context.Context, name string, plan func() (sim.Trace, error)) error
 	// TableEmptied reports that a fault emptied a table, or all, so that rules of other programs in it are gone too.
@@ -68,16 +119,19 @@ type Faults struct {
 	// Report records the results of invariants.
 	Report func([]invariants.Result)
 
-	mu      sync.Mutex
-	count   int          // faults so far
-	flushes atomic.Int64 // how often tables were emptied
+	mu    sync.Mutex
+	count int // faults so far
+	// awaiting are the faults of the API that came before the subject, and begin with it.
+	awaiting []*activeFault
+	ofAPI    *rand.Rand   // random numbers of faults of the API
+	flushes  atomic.Int64 // how often tables were emptied
 	// meets gets each change before it is made, from the goroutine of the steps; nil: no fault waits for one.
 	meets    func(runtime.Object)
 	touched  map[types.NamespacedName]time.Time // when each Service last changed, or its endpoints did
 	changed  time.Time                          // the last of these times
 	all      []*activeFault
-	holds    []*hold
-	watching bool // watchAnswers runs
+	holds    []*activeFault // that hold ends
+	watching bool           // watchAnswers has begun
 	wait     sync.WaitGroup
 	// following is the context of all followers, and cancel ends it.
 	following context.Context
@@ -94,41 +148,41 @@ func (r *Faults) list() []*activeFault {
 // repairLook is the interval of checks for repairs, and the largest error of their recorded times.
 const repairLook = 10 * time.Millisecond
 
-// describe returns the name of a fault in records.
-func describe(name string, f *scenarios.Fault) string {
-	text := name + " " + f.Kind
-	if f.Object != "" {
-		text += " " + f.Object
+// newFault makes a fault that has broken nothing yet.
+func newFault(f *scenarios.Fault, step string) *activeFault {
+	d := &activeFault{Fault: f, kind: Of(f.Kind), name: step + " " + f.Kind, step: step}
+	for _, part := range []string{f.Object, f.Table} {
+		if part != "" {
+			d.name += " " + part
+		}
 	}
-	if f.Table != "" {
-		text += " " + f.Table
+	if d.kind.lasts == forCalls {
+		d.left = f.Times
 	}
-	return text
+	for s := range d.beyond {
+		d.beyond[s] = make(chan struct{})
+	}
+	return d
 }
 
-// startFault records the start of a fault. The caller ends a lasting fault (over).
-func (r *Faults) startFault(ctx context.Context, f *scenarios.Fault, name string, d *activeFault) (*activeFault, error) {
-	d.fault, d.step, d.kind = describe(name, f), name, f.Kind
-	d.over, d.repaired = make(chan struct{}), make(chan struct{})
+// start records that a fault breaks something from now on, or since began.
+func (r *Faults) start(d *activeFault) {
 	if d.began.IsZero() {
 		d.began = r.Clock.Now()
 	}
-	if f.Holds() {
-		d.until = d.began.Add(f.For)
-	}
 	d.pending = r.Host.Harness != nil && r.Host.Harness.Visible.PendingSince(d.began) > 0
-	r.RecordAs(raw.Record{At: d.began.Sub(r.Started).Seconds(), Step: d.step, Fault: d.fault}, raw.FaultDuration, f.For.Seconds())
-	if err := r.watchAnswers(ctx); err != nil {
-		return nil, err
-	}
+	r.RecordAs(raw.Record{At: d.began.Sub(r.Started).Seconds(), Step: d.step, Fault: d.name}, raw.FaultDuration, d.For.Seconds())
+	d.enter(active, d.began)
 	r.mu.Lock()
 	r.all = append(r.all, d)
 	r.mu.Unlock()
-	return d, nil
 }
 
 // follow checks a fault until it is repaired.
 func (r *Faults) follow(d *activeFault) {
+	if !d.follows.IsZero() {
+		return
+	}
 	ctx := r.Context()
 	d.mu.Lock()
 	d.follows = r.Clock.Now()
@@ -140,7 +194,7 @@ func (r *Faults) follow(d *activeFault) {
 			select {
 			case <-ctx.Done():
 				return
-			case <-d.repaired:
+			case <-d.beyond[closed]:
 				return
 			case <-ticker.C():
 			}
@@ -149,11 +203,11 @@ func (r *Faults) follow(d *activeFault) {
 	})
 }
 
-// look checks once whether a fault is repaired.
+// look checks once whether a fault has ended, whether its changes have arrived, and whether it is repaired.
 func (r *Faults) look(d *activeFault) {
 	now := r.Clock.Now()
-	if d.counted() && r.apiSide().Disturbs() == 0 {
-		d.end(now)
+	if d.kind.lasts == forChanges && r.apiSide().Disturbs() == 0 {
+		d.move(ended, now)
 	}
 	d.mu.Lock()
 	upTo := d.upTo()
@@ -162,13 +216,8 @@ func (r *Faults) look(d *activeFault) {
 	if upTo.IsZero() || r.Host.Harness != nil && r.Host.Harness.Visible.PendingSince(upTo) > 0 {
 		return
 	}
-	d.mu.Lock()
-	if d.arrived.IsZero() {
-		d.arrived = now
-	}
-	synced := d.kind != scenarios.FaultKilled || !d.wrote.IsZero()
-	d.mu.Unlock()
-	if d.showsInChanges() || !synced {
+	d.move(arrived, now)
+	if d.kind.shows != objectsBack {
 		return
 	}
 	if stillMissing, err := d.missing(); stillMissing == "" && err == nil {
@@ -176,20 +225,27 @@ func (r *Faults) look(d *activeFault) {
 	}
 }
 
-// showsInChanges reports whether the fault removed nothing that has to come back.
-func (d *activeFault) showsInChanges() bool {
-	return d.stillMissing == nil && d.kind != scenarios.FaultKilled
-}
-
 // upTo is the time of the last change that the fault could delay; zero: not known yet. The caller holds mu.
 func (d *activeFault) upTo() time.Time {
-	switch {
-	case !d.showsInChanges():
+	switch d.kind.shows {
+	case objectsBack:
 		return d.follows // the watcher rechecks the subject's rules from then on
-	case d.kind == scenarios.FaultWatchDropped:
-		return d.tells
+	case nextVisible:
+		return d.awaited
 	}
-	return d.ended
+	return d.at[ended]
+}
+
+// from is the earliest time at which a repair could begin. The caller holds mu.
+func (d *activeFault) from() time.Time {
+	switch {
+	case d.kind.shows == objectsBack:
+	case d.kind.shows == nextVisible && !d.awaited.IsZero():
+		return d.awaited
+	case !d.at[ended].IsZero():
+		return d.at[ended]
+	}
+	return d.began
 }
 
 // Changing notes that a Service or its endpoints change, and lets a fault that waits for a change affect it.
@@ -238,8 +294,8 @@ func (r *Faults) Awaited() {
 	now := r.Clock.Now()
 	for _, d := range r.open() {
 		d.mu.Lock()
-		if d.tells.IsZero() {
-			d.tells = now
+		if d.awaited.IsZero() {
+			d.awaited = now
 		}
 		d.mu.Unlock()
 	}
@@ -249,7 +305,7 @@ func (r *Faults) Awaited() {
 func (r *Faults) Visible(s visible.VisibleChange) {
 	for _, d := range r.open() {
 		d.mu.Lock()
-		if d.meetsEach() && s.Due.After(d.began) && (d.ended.IsZero() || !s.Due.After(d.ended)) {
+		if d.kind.shows == eachVisible && s.Due.After(d.began) && (d.at[ended].IsZero() || !s.Due.After(d.at[ended])) {
 			d.longest = max(d.longest, s.Visible.Sub(s.Due))
 			d.shown = s.Visible
 		}
@@ -270,68 +326,40 @@ func (d *activeFault) missing() (string, error) {
 func (r *Faults) repair(d *activeFault, at time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed {
+	if d.state == closed {
 		return
 	}
-	d.close(at)
+	d.enter(closed, at)
 	took := at.Sub(d.from())
-	if d.meetsEach() {
+	if d.kind.shows == eachVisible {
 		took = d.longest
 	}
-	r.RecordAs(raw.Record{At: at.Sub(r.Started).Seconds(), Step: d.step, Fault: d.fault}, raw.FaultRepaired, max(0, took.Seconds()))
+	r.RecordAs(raw.Record{At: at.Sub(r.Started).Seconds(), Step: d.step, Fault: d.name}, raw.FaultRepaired, max(0, took.Seconds()))
 }
 
-// close ends all waiting for the repair. The caller holds mu.
-func (d *activeFault) close(at time.Time) {
-	d.closed, d.done = true, at
-	close(d.repaired)
-}
-
-// from returns the earliest time at which a repair could begin.
-func (d *activeFault) from() time.Time {
-	switch {
-	case !d.showsInChanges():
-	case d.kind == scenarios.FaultWatchDropped && !d.tells.IsZero():
-		return d.tells
-	case !d.ended.IsZero():
-		return d.ended
-	}
-	return d.began
-}
-
-// end records that a fault has stopped.
-func (d *activeFault) end(at time.Time) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.ended.IsZero() {
-		d.ended = at
-		close(d.over)
-	}
+// withoutEffect closes a fault that affected nothing.
+func (r *Faults) withoutEffect(d *activeFault) {
+	d.move(closed, r.Clock.Now())
+	r.note(d, "it affected nothing")
 }
 
 // endStruck ends a fault of a number of calls at the last call that it affected. It still affects the remaining calls.
-func (d *activeFault) endStruck() {
+// false: it affected none.
+func (d *activeFault) endStruck() bool {
 	d.mu.Lock()
-	at, ends := d.struck, d.left > 0 && d.hit
-	d.mu.Unlock()
-	if ends {
-		d.end(at)
+	defer d.mu.Unlock()
+	if d.left > 0 && !d.struck.IsZero() {
+		d.enter(ended, d.struck)
 	}
+	return !d.struck.IsZero()
 }
 
 // open returns the faults that are not repaired.
 func (r *Faults) open() []*activeFault {
-	return slices.DeleteFunc(r.list(), func(d *activeFault) bool {
-		select {
-		case <-d.repaired:
-			return true
-		default:
-			return false
-		}
-	})
+	return slices.DeleteFunc(r.list(), func(d *activeFault) bool { return d.is(closed) })
 }
 
-// Context returns the context of all followers; endFaults ends it.
+// Context returns the context of all followers; End ends it.
 func (r *Faults) Context() context.Context {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -345,19 +373,10 @@ func (r *Faults) Context() context.Context {
 func (r *Faults) AwaitRepairs(ctx context.Context) error {
 	deadline, _ := ctx.Deadline()
 	for _, d := range r.open() {
-		if !d.until.IsZero() && d.until.Before(deadline) {
-			select {
-			case <-d.over:
-			case <-ctx.Done():
-				return fmt.Errorf("%s is still active: %w", d.fault, context.Cause(ctx))
-			}
+		if d.kind.lasts == forTime && d.began.Add(d.For).Before(deadline) && !d.await(ctx, ended) {
+			return fmt.Errorf("%s is still active: %w", d.name, context.Cause(ctx))
 		}
-		if d.showsInChanges() {
-			continue
-		}
-		select {
-		case <-d.repaired:
-		case <-ctx.Done():
+		if d.kind.shows == objectsBack && !d.await(ctx, closed) {
 			return fmt.Errorf("%s: %w", d.still(), context.Cause(ctx))
 		}
 	}
@@ -367,17 +386,13 @@ func (r *Faults) AwaitRepairs(ctx context.Context) error {
 // still says what is still missing after a fault.
 func (d *activeFault) still() string {
 	stillMissing, err := d.missing()
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	switch {
 	case err != nil:
-		return fmt.Sprintf("%s: %v", d.fault, err)
+		return fmt.Sprintf("%s: %v", d.name, err)
 	case stillMissing != "":
-		return d.fault + ": " + stillMissing
-	case d.kind == scenarios.FaultKilled && d.wrote.IsZero():
-		return d.fault + ": no sync since"
+		return d.name + ": " + stillMissing
 	}
-	return d.fault + ": the changes that it delayed are not visible yet"
+	return d.name + ": the changes that it delayed are not visible yet"
 }
 
 // Settled records the repair of faults that show in changes: all these changes have arrived by now.
@@ -386,40 +401,39 @@ func (r *Faults) Settled() {
 		d.endStruck()
 		r.look(d)
 		d.mu.Lock()
-		at, ready := d.arrived, d.showsInChanges() && (!d.ended.IsZero() || d.meetsEach())
-		idle := d.planted != "" && !d.hit
-		idle = idle || d.meetsEach() && d.shown.IsZero() || d.kind == scenarios.FaultWatchDropped && d.tells.IsZero()
-		if d.meetsEach() {
-			at = d.shown
-		}
-		if at.Before(d.from()) {
-			at = d.from()
-		}
-		if ready && idle && !d.closed {
-			d.close(r.Clock.Now())
-		}
+		at, effect := d.visible()
+		goesOn := d.kind.shows == objectsBack || d.state < ended && d.kind.shows != eachVisible
 		d.mu.Unlock()
 		switch {
-		case ready && idle:
-			r.note(d, "it affected nothing")
-		case ready:
+		case goesOn:
+		case effect:
 			r.repair(d, at)
+		default:
+			r.withoutEffect(d)
 		}
 	}
 }
 
-// meetsEach reports whether the fault delays changes one by one.
-func (d *activeFault) meetsEach() bool { return Kinds[d.kind].delaysEach }
-
-// counted reports whether the fault ends after a number of changes.
-func (d *activeFault) counted() bool { return Kinds[d.kind].counted }
+// visible returns when the last change became visible that shows the repair; false: the fault affected nothing. The
+// caller holds mu.
+func (d *activeFault) visible() (at time.Time, effect bool) {
+	at, effect = d.at[arrived], true
+	switch {
+	case d.kind.Planted != "":
+		effect = !d.struck.IsZero()
+	case d.kind.shows == eachVisible:
+		at, effect = d.shown, !d.shown.IsZero()
+	case d.kind.shows == nextVisible:
+		effect = !d.awaited.IsZero()
+	}
+	return latest(at, d.from()), effect
+}
 
 // RulesMissing reports whether rules may have been missing at a moment.
 func (r *Faults) RulesMissing(at time.Time) bool {
 	return slices.ContainsFunc(r.list(), func(d *activeFault) bool {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		return Kinds[d.kind].removesRules && !at.Before(d.began) && (!d.closed || !at.After(d.done))
+		done := d.closedAt()
+		return d.kind.removesRules && !at.Before(d.began) && (done.IsZero() || !at.After(done))
 	})
 }
 
@@ -427,11 +441,10 @@ func (r *Faults) RulesMissing(at time.Time) bool {
 // time between from and to; zero: there was none.
 func (r *Faults) SubjectEnded(from, to time.Time) (began time.Time) {
 	for _, d := range r.list() {
-		d.mu.Lock()
-		if Kinds[d.kind].endsSubject && d.began.Before(to) && (!d.closed || d.done.After(from)) && (began.IsZero() || d.began.Before(began)) {
+		done := d.closedAt()
+		if d.kind.endsSubject && d.began.Before(to) && (done.IsZero() || done.After(from)) && (began.IsZero() || d.began.Before(began)) {
 			began = d.began
 		}
-		d.mu.Unlock()
 	}
 	return began
 }
@@ -447,13 +460,11 @@ func (r *Faults) UnchangedSince() (time.Time, bool) {
 	all, since := slices.Clone(r.all), r.changed
 	r.mu.Unlock()
 	for _, d := range all {
-		d.mu.Lock()
-		closed, done := d.closed, d.done
-		d.mu.Unlock()
-		if !closed {
+		done := d.closedAt()
+		if done.IsZero() {
 			return time.Time{}, false
 		}
-		if !Kinds[d.kind].FailsRestores {
+		if !d.kind.FailsRestores {
 			since = latest(since, done)
 		}
 	}

@@ -130,19 +130,15 @@ func (s *slow) shows(name string) visible.VisibleChange {
 
 func (s *slow) startFault(kind string) *activeFault {
 	s.t.Helper()
-	d, err := s.Faults.startFault(s.t.Context(), &scenarios.Fault{Kind: kind}, "3:fault", &activeFault{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	d := newFault(&scenarios.Fault{Kind: kind}, "3:fault")
+	s.start(d)
 	return d
 }
 
 // arrived reports whether the fault cannot delay any change any more.
 func (s *slow) arrived(d *activeFault) bool {
 	s.look(d)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return !d.arrived.IsZero()
+	return d.is(arrived)
 }
 
 // repairs returns the number of recorded repairs.
@@ -160,6 +156,7 @@ func TestRepairedAmidChanges(t *testing.T) {
 	s := newSlow(t)
 	held := s.startFault(scenarios.FaultWatchStalled)
 	dropped := s.startFault(scenarios.FaultWatchDropped)
+	dropped.move(ended, dropped.began)
 	if s.arrived(dropped) {
 		t.Error("no change has come yet that shows whether the watches are back")
 	}
@@ -167,7 +164,7 @@ func TestRepairedAmidChanges(t *testing.T) {
 	if s.arrived(held) || s.arrived(dropped) {
 		t.Error("the first change has not arrived")
 	}
-	held.end(s.Clock.Now())
+	held.move(ended, s.Clock.Now())
 	s.change("b")
 	if s.arrived(held) || s.arrived(dropped) {
 		t.Error("the first change has not arrived")
@@ -177,13 +174,12 @@ func TestRepairedAmidChanges(t *testing.T) {
 	if !s.arrived(held) || !s.arrived(dropped) {
 		t.Error("changes before the end have arrived; only later ones are pending")
 	}
-	dropped.end(dropped.began)
 	s.shows("b")
 	s.shows("c")
 	s.Settled()
 	for _, d := range []*activeFault{held, dropped} {
-		if !d.done.Equal(d.arrived) {
-			t.Errorf("%s: repaired %v after it began, although changes had arrived after %v", d.kind, d.done.Sub(d.began), d.arrived.Sub(d.began))
+		if !d.at[closed].Equal(d.at[arrived]) {
+			t.Errorf("%s: repaired %v after it began, although changes had arrived after %v", d.Kind, d.at[closed].Sub(d.began), d.at[arrived].Sub(d.began))
 		}
 	}
 	if n := s.repairs(); n != 2 {
@@ -200,13 +196,13 @@ func TestFaultsThatMeetEachChange(t *testing.T) {
 	s.change("b")
 	first := s.shows("a")
 	s.look(d)
-	if !d.ended.IsZero() {
+	if !d.at[ended].IsZero() {
 		t.Error("it must still affect a change")
 	}
 	second := s.shows("b")
 	s.Cluster.Repeat(0) // as if it had affected one
 	s.look(d)
-	if d.ended.IsZero() {
+	if d.at[ended].IsZero() {
 		t.Error("it must affect no more changes")
 	}
 	s.change("c")
@@ -224,7 +220,7 @@ func TestFaultsThatMeetEachChange(t *testing.T) {
 func TestNothingFollowedAFault(t *testing.T) {
 	s := newSlow(t)
 	d := s.startFault(scenarios.FaultWatchDropped)
-	d.end(d.began)
+	d.move(ended, d.began)
 	s.Settled()
 	if n := s.repairs(); n != 0 || len(s.open()) != 0 {
 		t.Errorf("%d repairs, %d open", n, len(s.open()))
@@ -235,22 +231,24 @@ func TestNothingFollowedAFault(t *testing.T) {
 func TestEmptied(t *testing.T) {
 	began := time.Unix(100, 0)
 	r := newFaults(&pass.Env{})
-	refused := &activeFault{kind: scenarios.FaultRuleRefused, began: began}
-	r.all = []*activeFault{{kind: scenarios.FaultReference, began: began.Add(-time.Minute)}, refused}
+	refused := &activeFault{kind: Of(scenarios.FaultRuleRefused), began: began}
+	r.all = []*activeFault{{kind: Of(scenarios.FaultReference), began: began.Add(-time.Minute)}, refused}
 	for _, c := range []struct {
 		after   time.Duration
-		closed  bool
+		closed  time.Duration // after the fault began; 0: never
 		emptied bool
 	}{
-		{-time.Second, false, false},
-		{0, false, true},
-		{time.Hour, false, true},
-		{time.Second, true, true},
-		{3 * time.Second, true, false},
+		{-time.Second, 0, false},
+		{0, 0, true},
+		{time.Hour, 0, true},
+		{time.Second, 2 * time.Second, true},
+		{3 * time.Second, 2 * time.Second, false},
 	} {
-		refused.closed, refused.done = c.closed, began.Add(2*time.Second)
+		if c.closed > 0 {
+			refused.at[closed] = began.Add(c.closed)
+		}
 		if got := r.RulesMissing(began.Add(c.after)); got != c.emptied {
-			t.Errorf("%v after the fault began, over: %v: emptied %v", c.after, c.closed, got)
+			t.Errorf("%v after the fault began, closed after %v: emptied %v", c.after, c.closed, got)
 		}
 	}
 }

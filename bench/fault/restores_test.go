@@ -305,7 +305,6 @@ func inVirtualTime(t *testing.T) (r *Faults, said func() string) {
 // A sync after a change does not detect a fault that a change cannot show, unless it fails.
 func TestDetectionUnderChurn(t *testing.T) {
 	at := func(s int) time.Time { return time.Unix(1000+int64(s), 0) }
-	removed := func() (string, error) { return "a chain", nil }
 	for _, test := range []struct {
 		name    string
 		kind    string
@@ -326,13 +325,8 @@ func TestDetectionUnderChurn(t *testing.T) {
 		{name: "watch and change", kind: scenarios.FaultWatchDropped, change: 1},
 	} {
 		r, said := inVirtualTime(t)
-		d := &activeFault{}
-		if test.kind == scenarios.FaultFlush {
-			d.stillMissing = removed
-		}
-		if _, err := r.startFault(t.Context(), &scenarios.Fault{Kind: test.kind}, "1:fault", d); err != nil {
-			t.Fatal(err)
-		}
+		d := newFault(&scenarios.Fault{Kind: test.kind}, "1:fault")
+		r.start(d)
 		d.pending = test.pending
 		if test.change > 0 {
 			r.touch(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "ns"}}, at(test.change))
@@ -350,21 +344,19 @@ func TestDetectionUnderChurn(t *testing.T) {
 // A fault is detected by the first answer that began after it. Its repair counts from the arrival of all changes.
 func TestFaultIsReportedOnce(t *testing.T) {
 	r, said := inVirtualTime(t)
-	d, err := r.startFault(t.Context(), &scenarios.Fault{Kind: scenarios.FaultRestoreFails}, "3:fault", &activeFault{planted: "fail", left: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := newFault(&scenarios.Fault{Kind: scenarios.FaultRestoreFails, Times: 2}, "3:fault")
+	r.start(d)
 	at := func(s int) time.Time { return time.Unix(1000+int64(s), 0) }
 	r.answered(answer{began: at(-1), ended: at(1), planted: "fail", failed: true}) // before the fault
 	r.answered(answer{began: at(1), ended: at(2), writes: true})                   // not affected
 	r.answered(answer{began: at(2), ended: at(3), planted: "fail", failed: true})
 	r.answered(answer{began: at(4), ended: at(5), planted: "fail", failed: true})
 	r.answered(answer{began: at(6), ended: at(7), writes: true})
-	d.arrived = at(7) // the changes before it are visible
+	d.enter(arrived, at(7)) // the changes before it are visible
 	r.Settled()
 	r.Settled()
-	if !d.ended.Equal(at(5)) {
-		t.Errorf("it ended at %v, want 5 s after it began", d.ended.Sub(r.Started))
+	if !d.at[ended].Equal(at(5)) {
+		t.Errorf("it ended at %v, want 5 s after it began", d.at[ended].Sub(r.Started))
 	}
 	text := said()
 	for metric, value := range map[raw.Metric]string{raw.FaultDuration: "0", raw.FaultDetected: "3", raw.FaultRepaired: "2"} {

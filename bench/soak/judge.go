@@ -75,13 +75,6 @@ func brokeAt(text string, records []raw.Record) string {
 	return ""
 }
 
-// stepIndex returns the index of a step named "12:check", from 0; -1 if the name has no step.
-func stepIndex(name string) int {
-	n := 0
-	_, _ = fmt.Sscanf(name, "%d:", &n)
-	return n - 1
-}
-
 // Outcome is the result of a run.
 type Outcome struct {
 	Totals   Totals
@@ -167,9 +160,9 @@ func (w window) holds(r raw.Record) bool {
 func losses(s *scenarios.Scenario, records []raw.Record) []window {
 	began, settled := map[int]float64{}, map[int]float64{}
 	for _, r := range records {
-		step := stepIndex(r.Step)
-		if fault := stepIndex(r.Fault); r.Metric == raw.FaultDuration && fault >= 0 {
-			step = fault
+		step := fault.StepIndex(r.Step)
+		if of := fault.StepIndex(r.Fault); r.Metric == raw.FaultDuration && of >= 0 {
+			step = of
 		}
 		switch at, seen := began[step]; {
 		case !seen || r.At < at:
@@ -181,10 +174,10 @@ func losses(s *scenarios.Scenario, records []raw.Record) []window {
 	}
 	var windows []window
 	for i, step := range s.Steps {
-		if step.Fault == nil || fault.LosesFlows(step.Fault.Kind) == "" {
+		if step.Fault == nil || fault.Of(step.Fault.Kind).LosesFlows == "" {
 			continue
 		}
-		w := window{from: startOf(i, s, began), to: forever, full: step.Fault.Kind == scenarios.FaultConntrackFull}
+		w := window{from: startOf(i, s, began), to: forever, full: fault.Of(step.Fault.Kind).FillsConntrack}
 		if end, ok := endOf(i, s, settled); ok {
 			w.to = end
 		}

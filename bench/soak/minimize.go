@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"synclab/bench/fault"
 	"synclab/bench/shrink"
 	"synclab/scenarios"
 )
@@ -166,9 +167,6 @@ func roundOf(steps []scenarios.Step, i int) (begin, end int) {
 	return begin, end + 1
 }
 
-// atOnce are faults that need no clearing, because they end by themselves at once.
-var atOnce = []string{scenarios.FaultFlush, scenarios.FaultDelete, scenarios.FaultKilled, scenarios.FaultWatchDropped, scenarios.FaultRelist}
-
 // withSteps returns a scenario with other steps. It drops steps without effect: clearing when no lasting fault is
 // active, and the end of a stream that does not run.
 func withSteps(s *scenarios.Scenario, steps []scenarios.Step) *scenarios.Scenario {
@@ -183,7 +181,7 @@ func withSteps(s *scenarios.Scenario, steps []scenarios.Step) *scenarios.Scenari
 			}
 			faulty = false
 		case step.Fault != nil:
-			faulty = faulty || !slices.Contains(atOnce, step.Fault.Kind)
+			faulty = faulty || !fault.Of(step.Fault.Kind).AtOnce()
 		case step.Traffic != nil:
 			if step.Traffic.Stop && !streams {
 				continue
@@ -275,9 +273,9 @@ func smaller(step scenarios.Step) (scenarios.Step, bool) {
 	case step.NodeLoss != nil && step.NodeLoss.Nodes > 1:
 		return scenarios.Step{NodeLoss: &scenarios.NodeLoss{Nodes: 1}}, true
 	case step.Fault != nil && step.Fault.Times > 1:
-		fault := *step.Fault
-		fault.Times = 1
-		return scenarios.Step{Fault: &fault}, true
+		once := *step.Fault
+		once.Times = 1
+		return scenarios.Step{Fault: &once}, true
 	}
 	return step, false
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"synclab/bench/fault"
 	"synclab/bench/outfile"
 	"synclab/bench/raw"
 	"synclab/scenarios"
@@ -42,9 +43,9 @@ func (o *Outcome) count(s *scenarios.Scenario, r raw.Record, windows []window) {
 	case raw.ChangesApplied:
 		t.Events += int(r.Value)
 	case raw.FaultDuration:
-		step := stepIndex(r.Fault)
+		step := fault.StepIndex(r.Fault)
 		if step < 0 {
-			step = stepIndex(r.Step)
+			step = fault.StepIndex(r.Step)
 		}
 		if step >= 0 && step < len(s.Steps) && s.Steps[step].Fault != nil {
 			t.Faults[s.Steps[step].Fault.Kind]++

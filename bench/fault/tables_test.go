@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
@@ -65,31 +64,28 @@ func TestFlushTable(t *testing.T) {
 			})
 		}
 	}
-	if err := FlushTable(t.Context(), iptables.Legacy, corev1.IPv4Protocol, "raw"); err == nil {
-		t.Error("flush of table raw: no error")
-	}
 }
 
-// No other process gets the lock while it is held. Afterwards, or when the context ends, others get it.
-func TestHoldLock(t *testing.T) {
+// No other process gets the lock until it is released. Waiting for it ends with the context.
+func TestTakeLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "xtables.lock")
-	ctx, cancel := context.WithCancel(t.Context())
-	var during error
-	err := HoldLock(ctx, path, time.Hour, func() {
-		during = try(path)
-		cancel()
-	})
-	if !errors.Is(during, unix.EWOULDBLOCK) {
-		t.Errorf("the lock while held: %v, want %v", during, unix.EWOULDBLOCK)
+	release, err := TakeLock(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("HoldLock = %v, want %v", err, context.Canceled)
+	if err := try(path); !errors.Is(err, unix.EWOULDBLOCK) {
+		t.Errorf("the lock while held: %v, want %v", err, unix.EWOULDBLOCK)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := TakeLock(ctx, path); !errors.Is(err, context.Canceled) {
+		t.Errorf("TakeLock = %v, want %v", err, context.Canceled)
+	}
+	if err := release(); err != nil {
+		t.Error(err)
 	}
 	if err := try(path); err != nil {
 		t.Errorf("the lock afterwards: %v", err)
-	}
-	if err := HoldLock(t.Context(), path, 0, nil); err != nil {
-		t.Errorf("HoldLock = %v", err)
 	}
 }
 
@@ -110,9 +106,10 @@ func TestRefusesOutsideTheLab(t *testing.T) {
 	}
 	for _, parent := range []string{"", here} {
 		t.Setenv("SYNCLAB_PARENT_NETNS", parent)
+		_, locked := TakeLock(t.Context(), filepath.Join(t.TempDir(), "lock"))
 		for name, err := range map[string]error{
 			"FlushTable": FlushTable(t.Context(), iptables.Legacy, corev1.IPv4Protocol, "nat"),
-			"HoldLock":   HoldLock(t.Context(), filepath.Join(t.TempDir(), "lock"), 0, nil),
+			"TakeLock":   locked,
 			"Connect":    (&netns.Lab{}).Connect(netns.Topology{}),
 		} {
 			if err == nil || !strings.Contains(err.Error(), "refusing to work") {

@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -15,6 +16,13 @@ import (
 	"synclab/proxier/kernel/attr"
 	"synclab/scenarios"
 )
+
+func init() {
+	register(Kind{
+		Name: scenarios.FaultConntrackFull, inject: (*Faults).fillConntrack, lasts: forTime, shows: changesVisible,
+		LosesFlows: "the kernel drops what it cannot track", FillsConntrack: true,
+	})
+}
 
 // The connections that fill a table are UDP flows of the range for benchmarks (RFC 2544), which nothing else uses. A
 // mark identifies them, so that one request deletes them.
@@ -35,7 +43,7 @@ const (
 
 // fillConntrack fills the namespace's conntrack table and keeps it full. The kernel compares the number of entries in a
 // namespace with one limit for the whole machine. New flows are then dropped. Existing flows stay.
-func (r *Faults) fillConntrack(ctx context.Context, f *scenarios.Fault, name string) error {
+func (r *Faults) fillConntrack(ctx context.Context, d *activeFault) error {
 	if err := netns.Guard(); err != nil {
 		return err
 	}
@@ -43,26 +51,24 @@ func (r *Faults) fillConntrack(ctx context.Context, f *scenarios.Fault, name str
 	if err != nil {
 		return err
 	}
-	if f.Flows > 0 {
-		filler.most = f.Flows
+	d.stops = append(d.stops, filler.clear)
+	if d.Flows > 0 {
+		filler.most = d.Flows
 	}
 	full, err := filler.fill(ctx)
 	if err != nil {
-		return errors.Join(err, filler.clear())
+		return err
 	}
-	d, err := r.startFault(ctx, f, name, &activeFault{})
-	if err != nil {
-		return errors.Join(err, filler.clear())
-	}
+	r.start(d)
 	filler.mark = refillMark
 	first, err := filler.count(fillMark)
 	if err != nil {
-		return errors.Join(err, filler.clear())
+		return err
 	}
 	switch {
 	case full:
 		r.note(d, "the conntrack table is full: the lab made %d entries", filler.made)
-	case f.Flows > 0:
+	case d.Flows > 0:
 		r.note(d, "the lab made %d conntrack entries", filler.made)
 	default:
 		r.note(d, "the conntrack table is not full: the lab made %d entries, and the machine's nf_conntrack_max is larger", filler.made)
@@ -76,14 +82,12 @@ func (r *Faults) fillConntrack(ctx context.Context, f *scenarios.Fault, name str
 		}
 		done <- err
 	}()
-	r.follow(d)
-	r.hold(d, f.For, func() error {
+	d.stops = append(d.stops, func() error {
 		stop()
-		err := <-done
-		if err == nil {
-			err = r.stillThere(filler, first)
+		if err := <-done; err != nil {
+			return err
 		}
-		return errors.Join(err, filler.clear())
+		return r.stillThere(filler, first)
 	})
 	return nil
 }
@@ -150,38 +154,48 @@ func (c *filler) fill(ctx context.Context) (full bool, err error) {
 	return false, nil
 }
 
-// answers reads up to the answer to the last flow. It returns the number of failures and the first error.
-func (c *filler) answers(last uint32) (failed int, err error) {
+// receive reads messages until each has had its last one.
+func (c *filler) receive(each func(kind uint16, number uint32, body []byte) (last bool)) error {
 	buf := make([]byte, 1<<16)
 	for {
-		n, readErr := unix.Read(c.fd, buf)
-		if errors.Is(readErr, unix.EINTR) {
+		n, err := unix.Read(c.fd, buf)
+		if errors.Is(err, unix.EINTR) {
 			continue
 		}
-		if errors.Is(readErr, unix.ENOBUFS) { // too many errors at once
-			return failed + 1, unix.ENOMEM
-		}
-		if readErr != nil {
-			return failed, readErr
+		if err != nil {
+			return err
 		}
 		for rest := buf[:n]; len(rest) >= unix.NLMSG_HDRLEN+4; {
 			length := int(binary.NativeEndian.Uint32(rest))
 			if length < unix.NLMSG_HDRLEN+4 || length > len(rest) {
 				break
 			}
-			code := -int32(binary.NativeEndian.Uint32(rest[unix.NLMSG_HDRLEN:]))
-			if code != 0 {
-				failed++
-				if err == nil {
-					err = unix.Errno(code)
-				}
-			}
-			if binary.NativeEndian.Uint32(rest[8:]) == last {
-				return failed, err
+			if each(binary.NativeEndian.Uint16(rest[4:]), binary.NativeEndian.Uint32(rest[8:]), rest[unix.NLMSG_HDRLEN:length]) {
+				return nil
 			}
 			rest = rest[min(len(rest), (length+3)&^3):]
 		}
 	}
+}
+
+// answers reads up to the answer to the last flow. It returns the number of failures and the first error.
+func (c *filler) answers(last uint32) (failed int, err error) {
+	readErr := c.receive(func(_ uint16, number uint32, body []byte) bool {
+		if code := -int32(binary.NativeEndian.Uint32(body)); code != 0 {
+			failed++
+			if err == nil {
+				err = unix.Errno(code)
+			}
+		}
+		return number == last
+	})
+	switch {
+	case errors.Is(readErr, unix.ENOBUFS): // too many errors at once
+		return failed + 1, unix.ENOMEM
+	case readErr != nil:
+		return failed, readErr
+	}
+	return failed, err
 }
 
 // clear deletes all entries of the filler by their mark, in one request.
@@ -211,34 +225,23 @@ func (c *filler) count(mark uint32) (n int, err error) {
 	if err := unix.Sendto(c.fd, end(b), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return 0, fmt.Errorf("count connections: %w", err)
 	}
-	buf := make([]byte, 1<<16)
-	for {
-		read, err := unix.Read(c.fd, buf)
-		if errors.Is(err, unix.EINTR) {
-			continue
+	var refused error
+	err = c.receive(func(kind uint16, number uint32, body []byte) bool {
+		switch {
+		case number != c.next: // the rest of an earlier answer
+			return false
+		case kind == unix.NLMSG_ERROR:
+			refused = unix.Errno(-int32(binary.NativeEndian.Uint32(body)))
+		case kind != unix.NLMSG_DONE:
+			n++
+			return false
 		}
-		if err != nil {
-			return 0, fmt.Errorf("count connections: %w", err)
-		}
-		for rest := buf[:read]; len(rest) >= unix.NLMSG_HDRLEN; {
-			length := int(binary.NativeEndian.Uint32(rest))
-			if length < unix.NLMSG_HDRLEN || length > len(rest) {
-				break
-			}
-			if binary.NativeEndian.Uint32(rest[8:]) == c.next { // not the rest of an earlier answer
-				switch kind := binary.NativeEndian.Uint16(rest[4:]); kind {
-				case unix.NLMSG_DONE:
-					return n, nil
-				case unix.NLMSG_ERROR:
-					code := -int32(binary.NativeEndian.Uint32(rest[unix.NLMSG_HDRLEN:]))
-					return 0, fmt.Errorf("count connections: %w", unix.Errno(code))
-				default:
-					n++
-				}
-			}
-			rest = rest[min(len(rest), (length+3)&^3):]
-		}
+		return true
+	})
+	if err = cmp.Or(err, refused); err != nil {
+		return 0, fmt.Errorf("count connections: %w", err)
 	}
+	return n, nil
 }
 
 // From include/uapi/linux/netfilter/nfnetlink_conntrack.h and nf_conntrack_common.h.
