@@ -182,7 +182,7 @@ func (r *repetition) steps(ctx context.Context) error {
 		if step.Kind() == "" {
 			continue // left out
 		}
-		name := fmt.Sprintf("%d:%s", i+1, step.Kind())
+		name := scenarios.StepName(i, step.Kind())
 		r.Step.Store(&name)
 		for _, listen := range r.Events.Stepping {
 			listen(name, r.Clock.Now())

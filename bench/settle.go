@@ -49,7 +49,8 @@ func (r *repetition) converge(ctx context.Context, s scenarios.Settle, name stri
 	case r.Feed == raw.FeedAPI: // most often one of several subjects: the others continue
 		return r.host.TooLong(err)
 	}
-	return r.host.Why(fmt.Errorf("not converged after %v; give it more time with --set steps.%s.timeout=…: %w", s.Timeout, stepPath(name), err))
+	number, kind := scenarios.StepOf(name)
+	return r.host.Why(fmt.Errorf("not converged after %v; give it more time with --set steps.%d.%s.timeout=…: %w", s.Timeout, number-1, kind, err))
 }
 
 // inSync waits, until waiting ends, for the repair of all faults and for the subject to have nothing left to do. Faults
@@ -88,12 +89,4 @@ func (r *repetition) inSync(ctx, waiting context.Context) error {
 			return cmp.Or(p.Err(), err)
 		}
 	}
-}
-
-// stepPath converts "2:settle" to the form of --set: "1.settle".
-func stepPath(name string) string {
-	var n int
-	var kind string
-	_, _ = fmt.Sscanf(name, "%d:%s", &n, &kind)
-	return fmt.Sprintf("%d.%s", n-1, kind)
 }

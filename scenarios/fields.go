@@ -14,6 +14,7 @@ type field struct {
 	name  string
 	index int
 	typ   reflect.Type
+	role  Role // of a kind of step
 }
 
 var (
@@ -28,7 +29,7 @@ func fieldsOf(t reflect.Type) []field {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
-		fields = append(fields, field{name: name, index: i, typ: f.Type})
+		fields = append(fields, field{name: name, index: i, typ: f.Type, role: Role(f.Tag.Get("role"))})
 	}
 	return fields
 }

@@ -111,22 +111,23 @@ type Axis struct {
 }
 
 // Step is one step: exactly one of its fields is set. In YAML, a step whose fields all have defaults may be empty
-// ("- settle:"), and probe and fault may be their kind alone ("- probe: traversal").
+// ("- settle:"), and probe and fault may be their kind alone ("- probe: traversal"). A role is what the work of the kind
+// counts as.
 type Step struct {
-	Create   *Create   `yaml:"create,omitempty" json:"create,omitempty"`
-	React    *React    `yaml:"react,omitempty" json:"react,omitempty"`
-	Churn    *Churn    `yaml:"churn,omitempty" json:"churn,omitempty"`
-	Rollout  *Rollout  `yaml:"rollout,omitempty" json:"rollout,omitempty"`
-	Scale    *Scale    `yaml:"scale,omitempty" json:"scale,omitempty"`
-	NodeLoss *NodeLoss `yaml:"nodeLoss,omitempty" json:"nodeLoss,omitempty"`
+	Create   *Create   `yaml:"create,omitempty" json:"create,omitempty" role:"cold"`
+	React    *React    `yaml:"react,omitempty" json:"react,omitempty" role:"change"`
+	Churn    *Churn    `yaml:"churn,omitempty" json:"churn,omitempty" role:"change"`
+	Rollout  *Rollout  `yaml:"rollout,omitempty" json:"rollout,omitempty" role:"change"`
+	Scale    *Scale    `yaml:"scale,omitempty" json:"scale,omitempty" role:"change"`
+	NodeLoss *NodeLoss `yaml:"nodeLoss,omitempty" json:"nodeLoss,omitempty" role:"change"`
 	Restart  *Restart  `yaml:"restart,omitempty" json:"restart,omitempty"`
 	Migrate  *Migrate  `yaml:"migrate,omitempty" json:"migrate,omitempty"`
-	Follow   *Follow   `yaml:"follow,omitempty" json:"follow,omitempty"`
+	Follow   *Follow   `yaml:"follow,omitempty" json:"follow,omitempty" role:"change"`
 	Fault    *Fault    `yaml:"fault,omitempty" json:"fault,omitempty"`
 	Probe    *Probe    `yaml:"probe,omitempty" json:"probe,omitempty"`
 	Traffic  *Traffic  `yaml:"traffic,omitempty" json:"traffic,omitempty"`
-	Check    *Check    `yaml:"check,omitempty" json:"check,omitempty"`
-	Settle   *Settle   `yaml:"settle,omitempty" json:"settle,omitempty"`
+	Check    *Check    `yaml:"check,omitempty" json:"check,omitempty" role:"look"`
+	Settle   *Settle   `yaml:"settle,omitempty" json:"settle,omitempty" role:"wait"`
 }
 
 // Create creates Services and their EndpointSlices. The first Create of a scenario comes before the proxier starts,

@@ -1,11 +1,58 @@
 package scenarios
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
+
+// Role is what the work of a step counts as in sums over a run. Steps of other kinds, such as a probe or a restart, have
+// none.
+type Role string
+
+const (
+	Cold   Role = "cold"   // the first such step is the cold start
+	Change Role = "change" // the step changes the cluster
+	Wait   Role = "wait"   // the end of the step before: the subject converges
+	Look   Role = "look"   // the step only reads what the step before left
+)
+
+// Belongs reports whether a step's work is that of the step before it.
+func (r Role) Belongs() bool { return r == Wait || r == Look }
+
+// RoleOf returns the role of a kind of step.
+func RoleOf(kind string) Role {
+	f, _ := fieldNamed(stepType, kind)
+	return f.role
+}
+
+// StepName names a step in records: "2:churn" is the one with index 1, a churn.
+func StepName(index int, kind string) string { return fmt.Sprintf("%d:%s", index+1, kind) }
+
+// StepOf parses the name of a step, or of a fault, which begins with one. number counts from 1; 0: the name has none.
+func StepOf(name string) (number int, kind string) {
+	text, kind, _ := strings.Cut(name, ":")
+	number, err := strconv.Atoi(text)
+	if err != nil {
+		return 0, kind
+	}
+	return number, kind
+}
+
+// SortedSteps returns the names of steps in the order of their numbers.
+func SortedSteps[V any](byName map[string]V) []string {
+	return slices.SortedFunc(maps.Keys(byName), func(a, b string) int {
+		i, _ := StepOf(a)
+		j, _ := StepOf(b)
+		return cmp.Or(i-j, strings.Compare(a, b))
+	})
+}
 
 // Kind is the step's name in YAML: create, react, churn, rollout, scale, nodeLoss,
 // restart, migrate, follow, fault, probe, traffic, check or settle. It is "" unless exactly one is set.

@@ -3,8 +3,6 @@ package fault
 import (
 	"context"
 	"math/rand/v2"
-	"strconv"
-	"strings"
 
 	"synclab/bench/raw"
 	"synclab/bench/subject"
@@ -168,23 +166,15 @@ func LossEnds(steps []scenarios.Step, i int) (settle int, ends bool) {
 
 // MayFail reports whether a fault may have made a flow fail that lasted from one step to another, by their names.
 func MayFail(steps []scenarios.Step, from, to string) bool {
+	first, _ := scenarios.StepOf(from)
+	last, _ := scenarios.StepOf(to)
 	for i := range steps {
-		if steps[i].Fault == nil || LosesFlows(steps[i].Fault.Kind) == "" || stepNumber(to) < i {
+		if steps[i].Fault == nil || LosesFlows(steps[i].Fault.Kind) == "" || last-1 < i {
 			continue
 		}
-		if settle, ends := LossEnds(steps, i); !ends || stepNumber(from) <= settle {
+		if settle, ends := LossEnds(steps, i); !ends || first-1 <= settle {
 			return true
 		}
 	}
 	return false
-}
-
-// stepNumber returns the index, from 0, of a step named like "12:check"; -1 for other names.
-func stepNumber(name string) int {
-	text, _, _ := strings.Cut(name, ":")
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		return -1
-	}
-	return n - 1
 }

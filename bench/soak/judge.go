@@ -77,9 +77,8 @@ func brokeAt(text string, records []raw.Record) string {
 
 // stepIndex returns the index of a step named "12:check", from 0; -1 if the name has no step.
 func stepIndex(name string) int {
-	n := 0
-	_, _ = fmt.Sscanf(name, "%d:", &n)
-	return n - 1
+	number, _ := scenarios.StepOf(name)
+	return number - 1
 }
 
 // Outcome is the result of a run.
