@@ -164,25 +164,7 @@ func (f *fitter) shrink(i int, few *world.TooFewError) {
 	f.left = slices.DeleteFunc(f.left, func(r remark) bool { return r.step == i })
 	step := &f.scenario.Steps[i]
 	f.left = append(f.left, remark{i, fmt.Sprintf("step %d, %s: %d %s instead of %d: there are no more", i+1, step.Kind(), few.Have, few.What, f.wanted[i])})
-	*step = smaller(*step, few.Have)
-}
-
-// smaller returns a step of so many changes or objects.
-func smaller(step scenarios.Step, n int) scenarios.Step {
-	switch {
-	case step.React != nil:
-		less := *step.React
-		less.Count, step.React = n, &less
-	case step.Churn != nil:
-		less := *step.Churn
-		less.Events, step.Churn = n, &less
-	case step.Rollout != nil:
-		less := *step.Rollout
-		less.Services, step.Rollout = n, &less
-	case step.NodeLoss != nil:
-		step.NodeLoss = &scenarios.NodeLoss{Nodes: n}
-	}
-	return step
+	*step, _ = step.Smaller(func(int) int { return few.Have })
 }
 
 // answers returns an error if nothing is left to measure, or if flows were left out of a scenario that is about flows.

@@ -241,14 +241,7 @@ func (in *planInput) cell(size int) (s scenarios.Scenario, objects *sim.Objects,
 	if c.Churn.NodeLosses > 0 {
 		s.Steps = append(s.Steps, scenarios.Step{NodeLoss: &scenarios.NodeLoss{Nodes: 1}}, settle)
 	}
-	for _, step := range s.Steps {
-		if step.Settle != nil {
-			step.Settle.Timeout = in.timeout
-		}
-		if step.React != nil {
-			step.React.Timeout = in.timeout
-		}
-	}
+	s.SetTimeouts(in.timeout)
 	return s, objects, nil
 }
 
