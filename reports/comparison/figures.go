@@ -87,22 +87,14 @@ func CountValues(elements bool) func(*records.Samples, SameSource) estimate.Samp
 // stepParts assigns steps to sums. The first create and the settle after it are the cold start. Steps that change the
 // cluster, and the settles after them, are the changes. Other steps, such as a probe or a restart, are neither.
 func stepParts(c *records.Samples) (cold, changes map[string]bool) {
-	names := map[string]bool{}
-	for _, r := range c.Records {
-		names[r.Step] = true
-	}
 	cold, changes = map[string]bool{}, map[string]bool{}
 	var before map[string]bool // the set of the step before
-	created := false
-	for _, name := range scenarios.SortedSteps(names) {
+	first := cold
+	for _, name := range c.Steps() {
 		_, kind := scenarios.StepOf(name)
 		switch scenarios.RoleOf(kind) {
 		case scenarios.Cold:
-			before = nil
-			if !created {
-				before = cold
-			}
-			created = true
+			before, first = first, nil
 		case scenarios.Change:
 			before = changes
 		case scenarios.Wait: // part of the step before

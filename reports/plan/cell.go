@@ -49,12 +49,11 @@ type Value struct {
 	Beyond float64 `json:"beyond,omitempty"`
 }
 
-// The steps of a cell, from 0: see scenarios/library/plan.yaml.
+// The steps of a cell, from 0, the create: see scenarios/library/plan.yaml.
 const (
-	stepCreate = 0
-	stepReact  = 3
-	StepChurn  = 4 // at the asked rate
-	StepBurst  = 6
+	stepReact = 3
+	StepChurn = 4 // at the asked rate
+	StepBurst = 6
 )
 
 // during reports whether a step, by its name in records, is step i of a cell or the one after it: mostly a settle.
@@ -109,7 +108,7 @@ func sortOut(c *Cell, records []raw.Record) (s seen) {
 			switch {
 			case during(r.Step, StepChurn):
 				s.churnCPU += r.Value
-			case during(r.Step, stepCreate):
+			case during(r.Step, 0):
 				s.cold += r.Value
 			default:
 				s.otherCPU += r.Value
@@ -150,7 +149,7 @@ func ReadCell(q *Question, from bench.PlanCell) (Cell, error) {
 		}
 	}
 	// A subject that is stopped at a burst, or at a rare event, kept up with the changes of most of the hour.
-	kept := s.stopped != nil && s.own > 0 && s.stopped.Unit == "s" && !ofChanges(s.stopped.Step) && !during(s.stopped.Step, stepCreate)
+	kept := s.stopped != nil && s.own > 0 && s.stopped.Unit == "s" && !ofChanges(s.stopped.Step) && !during(s.stopped.Step, 0)
 	switch {
 	case len(c.Violated) > 0:
 	case s.stopped != nil && !kept:

@@ -86,15 +86,9 @@ func Disruptions(c *records.Collection) []Disruption {
 
 // StepOwners maps each step to the step that did the work. Settles and checks belong to the step before them.
 func StepOwners(c *records.Samples) map[string]string {
-	names := map[string]bool{}
-	for _, r := range c.Records {
-		if r.Step != "" {
-			names[r.Step] = true
-		}
-	}
 	owners := map[string]string{}
 	owner := ""
-	for _, name := range scenarios.SortedSteps(names) {
+	for _, name := range c.Steps() {
 		if _, kind := scenarios.StepOf(name); owner == "" || !scenarios.RoleOf(kind).Belongs() {
 			owner = name
 		}
@@ -119,15 +113,13 @@ func DisruptedSteps(c *records.Samples) []DisruptedStep {
 		}
 		if steps[owner] == nil {
 			steps[owner] = &DisruptedStep{Step: owner, ByOutcome: map[string]int{}}
-			answered[owner] = estimate.Sample{}
 		}
 		step := steps[owner]
 		switch r.Metric {
 		case raw.Flow:
 			step.flow(r.Outcome)
 			if r.Outcome == "" {
-				of := records.Repetition{Run: r.Run, Rep: r.Rep}
-				answered[owner][of] = append(answered[owner][of], r.Value)
+				add(answered, owner, r)
 			}
 		case raw.LongLivedFlow:
 			step.held(r.Protocol, r.Outcome)

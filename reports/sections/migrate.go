@@ -86,7 +86,7 @@ type movePart struct {
 func Moves(c *records.Samples, name string) []Move {
 	owners := StepOwners(c)
 	var steps []string
-	for _, step := range scenarios.SortedSteps(owners) {
+	for _, step := range c.Steps() {
 		if _, kind := scenarios.StepOf(step); kind == "migrate" {
 			steps = append(steps, step)
 		}
