@@ -4,8 +4,8 @@
 //     time budget (bench/search).
 //  2. For each repetition, the program runs itself again in a network namespace (bench/netns). No rule reaches the
 //     machine's own namespace. The parent sends the worker its pass.Assignment; Work executes it.
-//  3. newRepetition makes the parts of a repetition and connects them by events (bench/pass). Its method do says which
-//     part executes a step.
+//  3. step.New makes the parts of a repetition and connects them by events (bench/pass). step.Kinds says what each kind of
+//     step does with them.
 //  4. bench/host runs the subject. bench/fault breaks something, bench/flow sends flows, bench/probe measures packets,
 //     bench/check checks invariants.
 //  5. The worker sends each measured value to the parent, which appends it to the run's folder: one record a line,

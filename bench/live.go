@@ -4,15 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"syscall"
-	"time"
 
 	"synclab/bench/pass"
-	"synclab/bench/raw"
-	"synclab/scenarios"
 	"synclab/sim/live"
 )
 
@@ -54,61 +50,4 @@ func (o *ExecuteOptions) follow(ctx context.Context, w io.Writer) error {
 		o.Progress(Progress{Stage: "follow", Note: "some changes of the cluster were missed:\n" + summary.String()})
 	}
 	return err
-}
-
-// followStep applies the followed cluster's changes as they come. A change that came before the step is due when the
-// step begins.
-func (r *repetition) followStep(ctx context.Context, f *scenarios.Follow, name string) error {
-	if r.live == nil {
-		return errors.New("step follow has no cluster: name one with --kubeconfig")
-	}
-	start := r.Clock.Now()
-	ctx, cancel := context.WithDeadline(ctx, start.Add(f.For))
-	defer cancel()
-	r.Followed = true
-	made := 0
-	defer func() { r.RecordAs(raw.Record{}, raw.ChangesApplied, float64(made)) }()
-	for {
-		r.Messages.Stage(name, int(r.Clock.Since(start)/time.Second), int(f.For/time.Second))
-		select {
-		case <-ctx.Done():
-			if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
-				return nil
-			}
-			return context.Cause(ctx)
-		case next, ok := <-r.arriving:
-			if !ok {
-				return fmt.Errorf("following the cluster ended: %w", r.liveErr)
-			}
-			due := next.At
-			if due.Before(start) {
-				due = start
-			}
-			r.Events.Change(next.Op, next.Object, due)
-			if err := r.Cluster.Apply(ctx, next.Change); err != nil && ctx.Err() == nil {
-				return err
-			}
-			made++
-		}
-	}
-}
-
-// ahead is how many changes of a live cluster may wait for a follow step, for instance during a long cold start. Beyond
-// it the API server has to wait, and ends the watches if that lasts.
-const ahead = 1 << 16
-
-// readChanges reads the live cluster's changes as they come.
-func (r *repetition) readChanges() {
-	r.arriving = make(chan live.Change, ahead)
-	go func() {
-		defer close(r.arriving)
-		for {
-			next, err := r.live.Next()
-			if err != nil {
-				r.liveErr = err
-				return
-			}
-			r.arriving <- next
-		}
-	}()
 }

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -8,9 +9,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"synclab/bench/fault"
 	"synclab/bench/flow"
 	"synclab/bench/pass"
+	"synclab/bench/step"
 	"synclab/scenarios"
 	"synclab/sim"
 	"synclab/sim/world"
@@ -48,10 +49,10 @@ type remark struct {
 // their numbers. Some steps become smaller instead. It returns a remark on each of them. If what remains does not
 // answer the scenario's question, it returns an InputError. watches: packets may have to show what a subject does.
 func fitSteps(s *scenarios.Scenario, o *sim.Objects, watches bool) ([]string, error) {
-	f := &fitter{watches: watches, scenario: s, objects: o, shape: world.WorldOf(o, s.Seed).Shape(), families: sim.FamiliesOf(o)}
+	f := &fitter{watches: watches, wanted: map[int]int{}, scenario: s, objects: o, shape: world.WorldOf(o, s.Seed).Shape(), families: sim.FamiliesOf(o)}
 	s.Steps = slices.Clone(s.Steps)
 	for i := range s.Steps {
-		if why := f.lacks(&s.Steps[i]); why != "" {
+		if why := f.lacks(s.Steps[i]); why != "" {
 			f.leaveOut(i, why)
 		}
 	}
@@ -90,17 +91,17 @@ func (f *fitter) leaveOut(i int, why string) {
 }
 
 // lacks returns why the objects do not allow a step; empty: they do, or planning the step will tell.
-func (f *fitter) lacks(step *scenarios.Step) string {
-	switch {
-	case step.Fault != nil && !f.served(corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP):
+func (f *fitter) lacks(s scenarios.Step) string {
+	switch need := step.Kinds[s.Kind()].Needs; {
+	case need == step.Endpoints && !f.served(corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP):
 		return "no Service with a cluster IP has ready endpoints"
-	case step.Traffic != nil && step.Traffic.Stop && f.flows:
+	case s.Traffic != nil && s.Traffic.Stop && f.flows:
 		return "no stream runs"
-	case step.Probe == nil && (step.Traffic == nil || step.Traffic.Stop):
+	case need != step.Packets || s.Traffic != nil && s.Traffic.Stop:
 		return ""
 	case !f.served(corev1.ProtocolTCP, corev1.ProtocolUDP):
 		return "no TCP or UDP Service with a cluster IP has ready endpoints"
-	case step.Probe != nil && step.Probe.Method != "flow" && step.Probe.Kind != "verdicts":
+	case !flow.Sends(s):
 		return ""
 	}
 	if err := flow.HasRoom(f.shape, f.objects, f.families, f.watches); err != nil {
@@ -121,30 +122,20 @@ func (f *fitter) served(protocols ...corev1.Protocol) bool {
 func (f *fitter) replanned() bool {
 	w := world.WorldOf(f.objects, f.scenario.Seed)
 	for i := range f.scenario.Steps {
-		step := &f.scenario.Steps[i]
+		s := &f.scenario.Steps[i]
 		var err error
-		switch {
-		case step.React != nil:
-			_, err = w.React(*step.React)
-		case step.Churn != nil:
-			_, err = w.Churn(*step.Churn)
-		case step.Rollout != nil:
-			_, err = w.Rollout(*step.Rollout)
-		case step.Scale != nil:
-			_, err = w.Scale(*step.Scale)
-		case step.NodeLoss != nil:
-			_, err = w.NodeLoss(*step.NodeLoss)
-		case step.Fault != nil:
-			for _, churn := range fault.Of(step.Fault.Kind).Hides {
-				_, _ = w.Churn(churn) // what is too little is a remark of the repetition
-			}
+		switch kind := step.Kinds[s.Kind()]; {
+		case kind.Fit != nil:
+			err = kind.Fit(w, s)
+		default:
+			_, err = w.Plan(s)
 		}
 		if err == nil {
 			continue
 		}
 		var few *world.TooFewError
 		if !errors.As(err, &few) || few.Have == 0 {
-			f.leaveOut(i, strings.TrimPrefix(err.Error(), step.Kind()+": "))
+			f.leaveOut(i, strings.TrimPrefix(err.Error(), s.Kind()+": "))
 			return true
 		}
 		f.shrink(i, few)
@@ -155,34 +146,11 @@ func (f *fitter) replanned() bool {
 
 // shrink makes a step smaller, and remarks on it. A smaller step draws other random numbers, so it may shrink again.
 func (f *fitter) shrink(i int, few *world.TooFewError) {
-	if f.wanted == nil {
-		f.wanted = map[int]int{}
-	}
-	if f.wanted[i] == 0 {
-		f.wanted[i] = few.Wanted
-	}
+	f.wanted[i] = cmp.Or(f.wanted[i], few.Wanted)
 	f.left = slices.DeleteFunc(f.left, func(r remark) bool { return r.step == i })
-	step := &f.scenario.Steps[i]
-	f.left = append(f.left, remark{i, fmt.Sprintf("step %d, %s: %d %s instead of %d: there are no more", i+1, step.Kind(), few.Have, few.What, f.wanted[i])})
-	*step = smaller(*step, few.Have)
-}
-
-// smaller returns a step of so many changes or objects.
-func smaller(step scenarios.Step, n int) scenarios.Step {
-	switch {
-	case step.React != nil:
-		less := *step.React
-		less.Count, step.React = n, &less
-	case step.Churn != nil:
-		less := *step.Churn
-		less.Events, step.Churn = n, &less
-	case step.Rollout != nil:
-		less := *step.Rollout
-		less.Services, step.Rollout = n, &less
-	case step.NodeLoss != nil:
-		step.NodeLoss = &scenarios.NodeLoss{Nodes: n}
-	}
-	return step
+	s := &f.scenario.Steps[i]
+	f.left = append(f.left, remark{i, fmt.Sprintf("step %d, %s: %d %s instead of %d: there are no more", i+1, s.Kind(), few.Have, few.What, f.wanted[i])})
+	*s, _ = s.Smaller(func(int) int { return few.Have })
 }
 
 // answers returns an error if nothing is left to measure, or if flows were left out of a scenario that is about flows.
@@ -190,9 +158,10 @@ func (f *fitter) answers(remarks []string) error {
 	if len(remarks) == 0 {
 		return nil
 	}
-	remain := slices.ContainsFunc(f.scenario.Steps, func(step scenarios.Step) bool {
-		return step.Kind() != "" && step.Create == nil && step.Settle == nil && (step.Traffic == nil || !step.Traffic.Stop) &&
-			(step.Check == nil || !f.probes) // a check at the end of a probe is no answer by itself
+	remain := slices.ContainsFunc(f.scenario.Steps, func(s scenarios.Step) bool {
+		role := scenarios.RoleOf(s.Kind())
+		return s.Kind() != "" && role != scenarios.Cold && role != scenarios.Wait && (s.Traffic == nil || !s.Traffic.Stop) &&
+			(role != scenarios.Look || !f.probes) // a check at the end of a probe is no answer by itself
 	})
 	if remain && !f.flows {
 		return nil

@@ -5,11 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"synclab/bench/pass"
 	"synclab/scenarios"
 	"synclab/sim"
 	"synclab/sim/manifests"
-	"synclab/sim/world"
 )
 
 // givenCluster reads Services, slices and Nodes in short notation: "tcp/3 udp/0 sctp/1" are Services of a protocol with so
@@ -116,29 +114,5 @@ func TestWithoutSizes(t *testing.T) {
 		if err != nil || len(cells) != want || (want == 1) != (len(left) > 0) {
 			t.Errorf("%s: %d cells, remarks %q, %v; want %d cells", name, len(cells), left, err, want)
 		}
-	}
-}
-
-// A step that finds fewer objects than were planned is noted, and does not end the repetition. Other errors do.
-func TestShortSteps(t *testing.T) {
-	w := world.WorldOf(givenCluster(t, "tcp/0", 1), 1)
-	_, lost := w.NodeLoss(scenarios.NodeLoss{Nodes: 2})
-	trace, churned := w.Churn(scenarios.Churn{Rate: 1, Events: 3})
-	for _, err := range []error{lost, churned} {
-		var said strings.Builder
-		r := &repetition{Env: &pass.Env{Assignment: pass.Assignment{Objects: w.Objects()}, Messages: pass.NewMessageWriter(&said)}}
-		if err == nil || r.short("4:step", err) != nil || !strings.Contains(said.String(), "step 4:step: ") {
-			t.Errorf("%v: messages %q", err, said.String())
-		}
-	}
-	if len(trace) != 0 {
-		t.Errorf("%d changes without endpoints", len(trace))
-	}
-	r := &repetition{Env: &pass.Env{Assignment: pass.Assignment{Objects: w.Objects()}, Messages: pass.NewMessageWriter(&strings.Builder{})}}
-	if err := r.short("4:step", errors.New("address range")); err == nil || r.short("4:step", nil) != nil {
-		t.Error("other errors must end the repetition, and no error must not")
-	}
-	if r.Objects = nil; r.short("4:step", lost) == nil {
-		t.Error("a generated cluster must have what its scenario needs")
 	}
 }

@@ -121,20 +121,15 @@ func (d *decoder) decodeStruct(n *yaml.Node, path string, v reflect.Value) {
 
 // checkPresence reports missing required fields, and a step that does not have exactly one kind.
 func (d *decoder) checkPresence(n *yaml.Node, path string, t reflect.Type, seen map[string]bool) {
-	for _, name := range required[t] {
-		if !seen[name] {
-			d.problem(n, join(path, name), "is missing, and has no default"+wanted(join(path, name), t, name))
+	for _, f := range fieldsOf(t) {
+		if f.has("required") && !seen[f.name] {
+			d.problem(n, join(path, f.name), "is missing, and has no default"+wanted(join(path, f.name), f.typ))
 		}
 	}
 	if t != stepType || slices.Contains(d.broken, path) { // a misspelt kind is reported already
 		return
 	}
-	var kinds []string
-	for _, name := range namesOf(t) {
-		if seen[name] {
-			kinds = append(kinds, name)
-		}
-	}
+	kinds := slices.DeleteFunc(namesOf(t), func(name string) bool { return !seen[name] })
 	switch {
 	case len(kinds) > 1:
 		d.problem(n, path, fmt.Sprintf("is several steps in one (%s): begin each with a separate dash", strings.Join(kinds, ", ")))
@@ -144,8 +139,7 @@ func (d *decoder) checkPresence(n *yaml.Node, path string, t reflect.Type, seen 
 }
 
 // wanted describes the allowed values of a missing field.
-func wanted(path string, t reflect.Type, name string) string {
-	f, _ := fieldNamed(t, name)
+func wanted(path string, t reflect.Type) string {
 	r, ok := ruleOf(path)
 	switch {
 	case !ok:
@@ -153,7 +147,7 @@ func wanted(path string, t reflect.Type, name string) string {
 	case r.words != nil:
 		return ": want one of " + strings.Join(r.allowedWords(), ", ")
 	case r.max != 0:
-		return ": want " + r.span(f.typ)
+		return ": want " + r.span(t)
 	}
 	return ""
 }

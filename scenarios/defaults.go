@@ -2,19 +2,15 @@ package scenarios
 
 import (
 	"math"
+	"reflect"
 	"slices"
-	"time"
 )
 
-// The defaults, all in one place. Proxy has none here: its zero values keep the defaults of the proxier's own
-// configuration.
+// The defaults that are no presets of rules: those that depend on other fields. Proxy has none: its zero values keep the
+// defaults of the proxier's own configuration.
 const (
-	defaultNamespaces   = 10
-	defaultNodes        = 100
-	defaultZones        = 3
-	defaultEndpoints    = 10
-	defaultPorts        = 1
-	defaultDistribution = "fixed"
+	defaultZones     = 3
+	defaultEndpoints = 10
 	// defaultSkew gives a few large Services and a long tail of small ones.
 	defaultSkew = 1.5
 	// defaultZipfSpread is the largest Service of a Zipf shape, as a multiple of the mean.
@@ -25,30 +21,10 @@ const (
 	defaultPodCIDRv4     = "10.128.0.0/9"
 	defaultPodCIDRv6     = "fd00:10:128::/64"
 
-	defaultPoints          = 5
-	defaultReactions       = 10
-	defaultChurnKind       = "endpoints"
-	defaultArrivals        = "uniform"
-	defaultRolloutServices = 1
-	// defaultSurge is a Deployment's default maxSurge, a quarter. defaultRolloutInterval is about the time that a pod
-	// takes to become ready.
-	defaultSurge           = 0.25
-	defaultRolloutInterval = time.Second
-	defaultScaleRate       = 100
-	defaultLostNodes       = 1
-	defaultFollow          = time.Minute
-	defaultFlushTable      = "nat"
-	defaultFaultTimes      = 1
-	defaultMemoryLimit     = 64 << 20
-	defaultFlowRate        = 200
-	defaultFlowServices    = 50
-	defaultLongLived       = 20
-	// defaultPositions: the first, the nine deciles between, the last.
-	defaultPositions     = 11
-	defaultSamples       = 500
-	defaultSettleTimeout = 10 * time.Minute
-	// defaultGap is about the time in which a node pulls no image and starts a pod.
-	defaultGap = time.Second
+	defaultPoints      = 5
+	defaultFlushTable  = "nat"
+	defaultFaultTimes  = 1
+	defaultMemoryLimit = 64 << 20
 )
 
 // or sets a field that has its zero value.
@@ -74,11 +50,9 @@ func (s *Scenario) Fill() {
 
 // Fill sets unset fields of a shape to their defaults.
 func (s *Shape) Fill() {
-	or(&s.Namespaces, defaultNamespaces)
-	or(&s.Nodes, defaultNodes)
+	fillPresets(reflect.ValueOf(s), "shape")
 	// A cluster of two nodes cannot have three zones.
 	or(&s.Zones, max(1, min(defaultZones, s.Nodes)))
-	or(&s.Ports, defaultPorts)
 	s.Endpoints.fill()
 	if s.Families == nil {
 		s.Families = []string{"IPv4"}
@@ -92,7 +66,6 @@ func (s *Shape) Fill() {
 }
 
 func (e *Endpoints) fill() {
-	or(&e.Distribution, defaultDistribution)
 	if e.Distribution == "uniform" && e.Max != 0 {
 		or(&e.Count, (e.Min+e.Max+1)/2)
 	}
@@ -168,38 +141,22 @@ func (e *Endpoints) setMean(count int) {
 	e.Count = count
 }
 
-// fill sets unset fields of a step to their defaults.
+// fill sets unset fields of a step to their defaults. Those of a fault depend on its kind. The end of a stream has none.
 func (st Step) fill() {
-	switch {
-	case st.React != nil:
-		or(&st.React.Count, defaultReactions)
-		or(&st.React.Timeout, defaultSettleTimeout)
-	case st.Churn != nil:
-		or(&st.Churn.Kind, defaultChurnKind)
-		or(&st.Churn.Arrivals, defaultArrivals)
-	case st.Rollout != nil:
-		or(&st.Rollout.Services, defaultRolloutServices)
-		or(&st.Rollout.Surge, defaultSurge)
-		or(&st.Rollout.Interval, defaultRolloutInterval)
-	case st.Scale != nil:
-		or(&st.Scale.Rate, defaultScaleRate)
-	case st.NodeLoss != nil:
-		or(&st.NodeLoss.Nodes, defaultLostNodes)
-	case st.Follow != nil:
-		or(&st.Follow.For, defaultFollow)
-	case st.Fault != nil:
+	if st.Fault != nil {
 		st.Fault.fill()
-	case st.Probe != nil:
-		or(&st.Probe.Positions, defaultPositions)
-		or(&st.Probe.Samples, defaultSamples)
-		or(&st.Probe.Method, "sendto")
-	case st.Traffic != nil && !st.Traffic.Stop:
-		or(&st.Traffic.Rate, defaultFlowRate)
-		or(&st.Traffic.Services, defaultFlowServices)
-		or(&st.Traffic.LongLived, defaultLongLived)
-	case st.Migrate != nil:
-		or(&st.Migrate.Gap, defaultGap)
-	case st.Settle != nil:
-		or(&st.Settle.Timeout, defaultSettleTimeout)
 	}
+	if st.Traffic != nil && st.Traffic.Stop {
+		return
+	}
+	fillPresets(reflect.ValueOf(st), "steps.N")
+}
+
+// fillPresets sets unset fields below a path to the presets of their rules.
+func fillPresets(of reflect.Value, path string) {
+	visit(of, path, func(path string, v reflect.Value) {
+		if r, _ := ruleOf(path); r.preset != nil && v.IsZero() {
+			v.Set(reflect.ValueOf(r.preset).Convert(v.Type()))
+		}
+	})
 }

@@ -8,8 +8,8 @@
 //  2. Overrides ("shape.services=5000") change that tree (set.go). They get the same strict checks as the file.
 //  3. The tree becomes a Scenario (decode.go). Unknown fields, wrong types and missing units are problems with file,
 //     line, path and allowed values.
-//  4. Sizes override N, E and the seed. Fill sets unset fields to their defaults (defaults.go).
-//  5. Validate refuses what cannot work or does not fit. rules.go limits single fields, with reasons. validate.go and
+//  4. Sizes override N, E and the seed. Fill sets unset fields to their defaults (defaults.go, and kinds.go for steps).
+//  5. Validate refuses what cannot work or does not fit. rules.go and kinds.go limit single fields, with reasons. validate.go and
 //     fit.go check fields against each other. steps.go checks the order of the steps.
 //  6. Cells makes one scenario of each combination of swept values (sweep.go).
 //

@@ -14,7 +14,11 @@ type field struct {
 	name  string
 	index int
 	typ   reflect.Type
+	tag   reflect.StructTag
 }
+
+// has reports whether a field is marked: as required (it has no sensible default), or as the size of a step.
+func (f field) has(mark string) bool { _, ok := f.tag.Lookup(mark); return ok }
 
 var (
 	scenarioType = reflect.TypeFor[Scenario]()
@@ -28,7 +32,7 @@ func fieldsOf(t reflect.Type) []field {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
-		fields = append(fields, field{name: name, index: i, typ: f.Type})
+		fields = append(fields, field{name: name, index: i, typ: f.Type, tag: f.Tag})
 	}
 	return fields
 }
@@ -48,18 +52,6 @@ func fieldNamed(t reflect.Type, name string) (field, bool) {
 		return field{}, false
 	}
 	return fields[i], true
-}
-
-// required lists the fields that have no sensible default. Only these must be set; a missing one is reported by name.
-var required = map[reflect.Type][]string{
-	scenarioType:              {"name", "shape", "steps"},
-	reflect.TypeFor[Shape]():  {"services"},
-	reflect.TypeFor[Axis]():   {"field"},
-	reflect.TypeFor[Target](): {"subject", "services", "figure"},
-	reflect.TypeFor[Churn]():  {"rate", "events"},
-	reflect.TypeFor[Scale]():  {"to"},
-	reflect.TypeFor[Fault]():  {"kind"},
-	reflect.TypeFor[Probe]():  {"kind"},
 }
 
 // shorthand lists the structs that may be written as their kind alone: "probe: traversal".

@@ -190,8 +190,7 @@ func atMost(n int, share float64) int64 {
 // mostEndpoints bounds the number of endpoints at any moment from above, if no address is used twice. Changed
 // endpoints take new addresses before the old ones are free.
 func (s *Scenario) mostEndpoints() int64 {
-	perService := int64(s.Shape.Endpoints.Count)
-	most := int64(s.Shape.Services) * perService
+	most := s.endpointsOf(s.Shape.Services)
 	switch e := s.Shape.Endpoints; e.Distribution {
 	case "uniform":
 		most = int64(s.Shape.Services) * int64(e.Max)
@@ -199,22 +198,12 @@ func (s *Scenario) mostEndpoints() int64 {
 		most += most/4 + 2*int64(e.Max)
 	}
 	most = int64(math.Ceil(float64(most) * (1 - s.Shape.WithoutEndpoint)))
-	for _, st := range s.Steps {
-		switch {
-		case st.React != nil: // each added endpoint follows a removed one
-			most += int64(st.React.Count)
-		case st.Churn != nil && st.Churn.Kind == "readiness":
-		case st.Churn != nil && st.Churn.Kind == "endpoints":
-			most += int64(st.Churn.Events)
-		case st.Churn != nil: // freed addresses are used again, after all others
-			most += min(int64(st.Churn.Events), int64(s.Shape.Services)) * perService
-		case st.Rollout != nil: // at worst all new ones are up before an old one goes
-			most += min(int64(st.Rollout.Services), int64(s.Shape.Services)) * perService
-		case st.Scale != nil:
-			most += max(0, int64(st.Scale.To)-perService)
-		}
-	}
-	return most
+	return most + s.walkSteps().added
+}
+
+// endpointsOf returns the endpoints of n Services, if there are so many.
+func (s *Scenario) endpointsOf(n int) int64 {
+	return min(int64(n), int64(s.Shape.Services)) * int64(s.Shape.Endpoints.Count)
 }
 
 // podAddresses returns the room for pods. Like a cluster's controller, it divides the network into a power of two of

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -34,6 +35,7 @@ type rule struct {
 	min, max float64 // of numbers; durations in nanoseconds
 	above    bool    // min itself is not allowed
 	orUnset  bool    // zero means: not set
+	preset   any     // the default, if it does not depend on other fields
 	why      string  // why these limits
 }
 
@@ -56,9 +58,10 @@ func between(low, high time.Duration, why string) rule {
 	return rule{min: float64(low), max: float64(high), why: why}
 }
 
-func (r rule) unset() rule { r.orUnset = true; return r }
+func (r rule) unset() rule        { r.orUnset = true; return r }
+func (r rule) or(preset any) rule { r.preset = preset; return r }
 
-// rules holds the rule of each path, with N for an index and * for a map's key.
+// rules holds the rule of each path, with N for an index and * for a map's key. Those of steps are stepRules.
 var rules = map[string]rule{
 	"name":        {pattern: oneWord, why: "files are named after it: small letters, digits and -, at most 63"},
 	"description": {pattern: oneLine, why: "lists show it on one line"},
@@ -66,11 +69,11 @@ var rules = map[string]rule{
 	"seed":        anything,
 
 	"shape.services":               count(1, MaxServices, "the default service network numbers about as many"),
-	"shape.namespaces":             count(1, 10_000, "the most that Kubernetes is tested with"),
-	"shape.nodes":                  count(1, 15_000, "three times what Kubernetes supports"),
+	"shape.namespaces":             count(1, 10_000, "the most that Kubernetes is tested with").or(10),
+	"shape.nodes":                  count(1, 15_000, "three times what Kubernetes supports").or(100),
 	"shape.zones":                  count(1, 100, "more than any region has"),
-	"shape.ports":                  count(1, 100, "an EndpointSlice holds at most 100 ports"),
-	"shape.endpoints.distribution": {words: []string{"fixed", "uniform", "zipf"}},
+	"shape.ports":                  count(1, 100, "an EndpointSlice holds at most 100 ports").or(1),
+	"shape.endpoints.distribution": {words: []string{"fixed", "uniform", "zipf"}, preset: "fixed"},
 	"shape.endpoints.count":        count(1, MaxEndpoints, "for Services without endpoints see shape.withoutEndpoint; the most is one on each node of the largest supported cluster"),
 	"shape.endpoints.min":          count(0, MaxEndpoints, "the most is one on each node of the largest supported cluster"),
 	"shape.endpoints.max":          count(1, MaxEndpoints, "the most is one on each node of the largest supported cluster").unset(),
@@ -116,48 +119,12 @@ var rules = map[string]rule{
 	"targets.N.from":     count(1, MaxServices, "the smaller size of two").unset(),
 
 	"thresholds.*": {min: 0, max: 100, why: "it is a share of the value before: 0.1 allows 10 % more"},
+}
 
-	"steps.N.create.services":         count(0, MaxServices, "0 means all of the shape that do not exist yet"),
-	"steps.N.create.rate":             {min: 0, max: maxRate, why: "Services a second; 0 means as fast as possible"},
-	"steps.N.react.count":             count(1, 10_000, "each waits until the subject has idled"),
-	"steps.N.react.timeout":           between(time.Millisecond, MaxDuration, "it is a guard against waiting for ever"),
-	"steps.N.churn.rate":              {min: 0, max: maxRate, above: true, why: "changes a second; informers deliver no more"},
-	"steps.N.churn.events":            count(1, 10_000_000, "all changes of a step are planned ahead, in memory"),
-	"steps.N.churn.kind":              {words: []string{"endpoints", "readiness", "services", "mixed"}},
-	"steps.N.churn.arrivals":          {words: []string{"uniform", "poisson"}},
-	"steps.N.rollout.services":        count(1, MaxServices, "how many Services roll at the same time"),
-	"steps.N.rollout.surge":           {min: 0, max: 1, above: true, why: "it is the share of endpoints replaced at once"},
-	"steps.N.rollout.interval":        between(time.Millisecond, time.Hour, "the time between two waves"),
-	"steps.N.scale.to":                count(0, MaxEndpoints, "the most is one on each node of the largest supported cluster"),
-	"steps.N.scale.rate":              {min: 0, max: maxRate, above: true, why: "endpoints a second; informers deliver no more"},
-	"steps.N.nodeLoss.nodes":          count(1, 14_999, "node-0, where the proxier runs, stays"),
-	"steps.N.follow.for":              between(time.Second, MaxDuration, "the open-loop steps of a scenario may take a day"),
-	"steps.N.fault.kind":              {words: FaultKinds()},
-	"steps.N.fault.table":             {words: []string{"", "nat", "filter", "mangle", "all"}},
-	"steps.N.fault.object":            {words: []string{"", "jump", "chain", "rule"}},
-	"steps.N.fault.times":             count(1, 1_000, "how many restores or events").unset(),
-	"steps.N.fault.for":               between(time.Millisecond, time.Hour, "how long the fault is active").unset(),
-	"steps.N.fault.bytes":             count(1<<20, 1<<40, "the memory of a proxier and its tools").unset(),
-	"steps.N.fault.flows":             count(1, 1_000_000, "each takes some 320 bytes of kernel memory").unset(),
-	"steps.N.fault.text":              {pattern: shortText, why: "it is part of one line of a restore, of 64 characters at most"},
-	"steps.N.probe.kind":              {words: []string{"traversal", "verdicts"}},
-	"steps.N.probe.positions":         count(2, 1_000, "the first and the last at least"),
-	"steps.N.probe.samples":           count(1, 100_000, "each sample is a separate flow, and conntrack tables are bounded"),
-	"steps.N.probe.method":            {words: []string{"sendto", "flow"}},
-	"steps.N.probe.kinds.N":           {words: []string{"reject", "node-port", "external-ip", "load-balancer", "affinity-first", "affinity-again"}},
-	"steps.N.traffic.rate":            {min: 0, max: 10_000, above: true, orUnset: true, why: "new flows a second; more would measure the machine"},
-	"steps.N.traffic.focus":           {min: 0, max: 10_000, orUnset: true, why: "new flows a second to Services that change"},
-	"steps.N.traffic.services":        count(1, 10_000, "how many Services get traffic").unset(),
-	"steps.N.traffic.longLived":       count(0, 1_000, "each is a long-lived connection"),
-	"steps.N.traffic.stop":            anything,
-	"steps.N.traffic.for":             between(time.Millisecond, time.Hour, "how long flows run before the next step").unset(),
-	"steps.N.probe.trace":             anything,
-	"steps.N.migrate.to":              {pattern: oneLine, why: "a subject is called proxier/backend, or exec:NAME=COMMAND"},
-	"steps.N.migrate.gap":             between(time.Millisecond, time.Hour, "no pod starts in the moment in which another ends").unset(),
-	"steps.N.restart.layout":          {words: []string{"", "classic", "tree"}},
-	"steps.N.check.invariants.N":      {pattern: oneInvariant, why: "the invariants are I1 to I14"},
-	"steps.N.settle.timeout":          between(time.Millisecond, MaxDuration, "it is a guard against waiting for ever"),
-	"steps.N.settle.restartOnTimeout": anything,
+func init() {
+	for path, r := range stepRules {
+		rules[join("steps.N", path)] = r
+	}
 }
 
 // mapKeys are the keys of the maps.
@@ -186,10 +153,8 @@ func ruleOf(path string) (rule, bool) {
 func (r rule) check(v reflect.Value) string {
 	switch {
 	case v.Kind() == reflect.String && r.words != nil:
-		for _, w := range r.words {
-			if w == v.String() {
-				return ""
-			}
+		if slices.Contains(r.words, v.String()) {
+			return ""
 		}
 		return isOneOf(v.String(), r.allowedWords())
 	case v.Kind() == reflect.String && r.pattern != nil:
@@ -225,13 +190,7 @@ func (r rule) span(t reflect.Type) string {
 }
 
 func (r rule) allowedWords() []string {
-	words := make([]string, 0, len(r.words))
-	for _, w := range r.words {
-		if w != "" {
-			words = append(words, w)
-		}
-	}
-	return words
+	return slices.DeleteFunc(slices.Clone(r.words), func(w string) bool { return w == "" })
 }
 
 // show prints a number as its type is written: 1h0m0s, 0.25, 1,000,000.

@@ -42,28 +42,10 @@ func ScenarioBatch(s *scenarios.Scenario, cfg *v1alpha1.KubeProxyConfiguration, 
 		if i == len(s.Steps) {
 			return "", nil, false, nil
 		}
-		what := fmt.Sprintf("step %d", i+1)
-		t, err := happens(world, s.Steps[i])
-		return what, t, true, err
+		t, err := world.Plan(&s.Steps[i])
+		return fmt.Sprintf("step %d", i+1), t, true, err
 	})
 	return b, nil
-}
-
-// happens applies a scenario's step to a world, and returns the changes.
-func happens(w *world.World, step scenarios.Step) (sim.Trace, error) {
-	switch {
-	case step.Create != nil:
-		return w.Create(*step.Create)
-	case step.Churn != nil:
-		return w.Churn(*step.Churn)
-	case step.Rollout != nil:
-		return w.Rollout(*step.Rollout)
-	case step.Scale != nil:
-		return w.Scale(*step.Scale)
-	case step.NodeLoss != nil:
-		return w.NodeLoss(*step.NodeLoss)
-	}
-	return nil, nil
 }
 
 // following returns the steps of a batch: first, and then the changes of each trace in parts.

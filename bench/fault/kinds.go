@@ -3,7 +3,6 @@ package fault
 import (
 	"context"
 	"slices"
-	"strconv"
 	"strings"
 
 	"synclab/bench/pass"
@@ -140,11 +139,13 @@ func LossEnds(steps []scenarios.Step, i int) (settle int, ends bool) {
 
 // MayFail reports whether a fault may have made a flow fail that lasted from one step to another, by their names.
 func MayFail(steps []scenarios.Step, from, to string) bool {
+	first, _ := scenarios.StepOf(from)
+	last, _ := scenarios.StepOf(to)
 	for i := range steps {
-		if steps[i].Fault == nil || Of(steps[i].Fault.Kind).LosesFlows == "" || StepIndex(to) < i {
+		if steps[i].Fault == nil || Of(steps[i].Fault.Kind).LosesFlows == "" || last-1 < i {
 			continue
 		}
-		if settle, ends := LossEnds(steps, i); !ends || StepIndex(from) <= settle {
+		if settle, ends := LossEnds(steps, i); !ends || first-1 <= settle {
 			return true
 		}
 	}
@@ -153,10 +154,6 @@ func MayFail(steps []scenarios.Step, from, to string) bool {
 
 // StepIndex returns the index, from 0, of a step named like "12:check", or of a fault's step; -1 for other names.
 func StepIndex(name string) int {
-	text, _, _ := strings.Cut(name, ":")
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		return -1
-	}
-	return n - 1
+	number, _ := scenarios.StepOf(name)
+	return number - 1
 }

@@ -21,10 +21,11 @@ import (
 )
 
 // SendsFlows reports whether a scenario needs pods that send flows and pods that answer.
-func SendsFlows(s *scenarios.Scenario) bool {
-	return slices.ContainsFunc(s.Steps, func(step scenarios.Step) bool {
-		return step.Traffic != nil || step.Probe != nil && (step.Probe.Method == methodFlow || step.Probe.Kind == kindVerdicts)
-	})
+func SendsFlows(s *scenarios.Scenario) bool { return slices.ContainsFunc(s.Steps, Sends) }
+
+// Sends reports whether a step sends flows of pods.
+func Sends(step scenarios.Step) bool {
+	return step.Traffic != nil || step.Probe != nil && (step.Probe.Method == methodFlow || step.Probe.Kind == kindVerdicts)
 }
 
 // ShownByPackets reports whether packets may have to show what a subject does: perhaps no reader knows its rules.

@@ -12,7 +12,7 @@ import (
 )
 
 // Events connect the parts of a repetition. A part that causes an event does not know its listeners. They are called in
-// the order of the lists, by the goroutine that causes the event, without a lock. newRepetition fills all lists, so the
+// the order of the lists, by the goroutine that causes the event, without a lock. step.New fills all lists, so the
 // order can be read in one place.
 type Events struct {
 	// Changing: a change of the cluster is about to be made. due is its planned time.

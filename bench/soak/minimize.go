@@ -259,23 +259,12 @@ func (z *minimizing) smallerSteps(ctx context.Context) error {
 	return nil
 }
 
-// smaller returns a step that does half as much; false if it cannot do less.
+// smaller returns a step that does less: half as many changes, or one of other things; false if it cannot do less.
 func smaller(step scenarios.Step) (scenarios.Step, bool) {
-	switch {
-	case step.Churn != nil && step.Churn.Events > 1:
-		churn := *step.Churn
-		churn.Events /= 2
-		return scenarios.Step{Churn: &churn}, true
-	case step.Rollout != nil && step.Rollout.Services > 1:
-		rollout := *step.Rollout
-		rollout.Services = 1
-		return scenarios.Step{Rollout: &rollout}, true
-	case step.NodeLoss != nil && step.NodeLoss.Nodes > 1:
-		return scenarios.Step{NodeLoss: &scenarios.NodeLoss{Nodes: 1}}, true
-	case step.Fault != nil && step.Fault.Times > 1:
-		once := *step.Fault
-		once.Times = 1
-		return scenarios.Step{Fault: &once}, true
-	}
-	return step, false
+	return step.Smaller(func(n int) int {
+		if step.Churn != nil {
+			return n / 2
+		}
+		return 1
+	})
 }

@@ -97,14 +97,7 @@ func measureShown(ctx context.Context, s streams, o runOptions, also func(bench.
 		}}
 	}
 	if o.maxTime > 0 {
-		for _, step := range o.scenario.Steps {
-			if step.Settle != nil {
-				step.Settle.Timeout = o.maxTime
-			}
-			if step.React != nil {
-				step.React.Timeout = o.maxTime
-			}
-		}
+		o.scenario.SetTimeouts(o.maxTime)
 	}
 	if o.dryRun {
 		return nil, listShards(s.out, options)

@@ -206,12 +206,6 @@ func (f *planCluster) read(ctx context.Context, cmd *cobra.Command, s streams) (
 // planScenario is the scenario of every cell.
 const planScenario = "plan"
 
-// Steps of that scenario, from 0.
-const (
-	planChurn = 4 // and the settle after it
-	planBurst = 6
-)
-
 // A burst has as many changes as this time brings, so that the syncs of long minSyncPeriods are known, and the one after an
 // hourly full sync, within limits.
 const (
@@ -234,27 +228,20 @@ func (in *planInput) cell(size int) (s scenarios.Scenario, objects *sim.Objects,
 		in.without, in.largest = max(in.without, without), max(in.largest, size)
 	}
 	rate := c.Churn.Endpoints + c.Churn.Services
-	settle := s.Steps[planBurst+1]
+	settle := s.Steps[plan.StepBurst+1]
 	if rate == 0 {
-		s.Steps[planChurn], s.Steps[planChurn+1] = scenarios.Step{}, scenarios.Step{}
+		s.Steps[plan.StepChurn], s.Steps[plan.StepChurn+1] = scenarios.Step{}, scenarios.Step{}
 	} else {
-		s.Steps[planChurn].Churn.Rate, s.Steps[planChurn].Churn.Events = rate, max(1, int(math.Round(rate*plan.ChurnSeconds)))
+		s.Steps[plan.StepChurn].Churn.Rate, s.Steps[plan.StepChurn].Churn.Events = rate, max(1, int(math.Round(rate*plan.ChurnSeconds)))
 	}
-	s.Steps[planBurst].Churn.Events = min(mostOfBurst, max(fewestOfBurst, int(c.Rate()*burstOf)), max(1, size))
+	s.Steps[plan.StepBurst].Churn.Events = min(mostOfBurst, max(fewestOfBurst, int(c.Rate()*burstOf)), max(1, size))
 	if c.Churn.Rollouts > 0 {
 		s.Steps = append(s.Steps, scenarios.Step{Rollout: &scenarios.Rollout{Services: 1, Surge: 0.25, Interval: time.Second}}, settle)
 	}
 	if c.Churn.NodeLosses > 0 {
 		s.Steps = append(s.Steps, scenarios.Step{NodeLoss: &scenarios.NodeLoss{Nodes: 1}}, settle)
 	}
-	for _, step := range s.Steps {
-		if step.Settle != nil {
-			step.Settle.Timeout = in.timeout
-		}
-		if step.React != nil {
-			step.React.Timeout = in.timeout
-		}
-	}
+	s.SetTimeouts(in.timeout)
 	return s, objects, nil
 }
 

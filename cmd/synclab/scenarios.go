@@ -193,10 +193,9 @@ func stepLine(step scenarios.Step) (string, error) {
 	if err := goyaml.Unmarshal(text, &fields); err != nil {
 		return "", err
 	}
-	kind := step.Kind()
-	line := kind
-	for _, field := range slices.Sorted(maps.Keys(fields[kind])) {
-		line += fmt.Sprintf("  %s: %v", field, fields[kind][field])
+	line, own := step.Kind(), fields[step.Kind()]
+	for _, field := range slices.Sorted(maps.Keys(own)) {
+		line += fmt.Sprintf("  %s: %v", field, own[field])
 	}
 	return line, nil
 }

@@ -1,13 +1,12 @@
 package comparison
 
 import (
-	"cmp"
 	"slices"
-	"strings"
 
 	"synclab/bench/raw"
 	"synclab/reports/estimate"
 	"synclab/reports/records"
+	"synclab/scenarios"
 )
 
 // The functions below read the figures of a side from the records of a cell, by repetition.
@@ -82,36 +81,17 @@ func CountValues(elements bool) func(*records.Samples, SameSource) estimate.Samp
 // stepParts assigns steps to sums. The first create and the settle after it are the cold start. Steps that change the
 // cluster, and the settles after them, are the changes. Other steps, such as a probe or a restart, are neither.
 func stepParts(c *records.Samples) (cold, changes map[string]bool) {
-	names := map[string]bool{}
-	for _, r := range c.Records {
-		names[r.Step] = true
-	}
-	var steps []string
-	for name := range names {
-		if name != "" {
-			steps = append(steps, name)
-		}
-	}
-	slices.SortFunc(steps, func(a, b string) int {
-		i, _ := StepOf(a)
-		j, _ := StepOf(b)
-		return cmp.Or(i-j, strings.Compare(a, b))
-	})
 	cold, changes = map[string]bool{}, map[string]bool{}
 	var before map[string]bool // the set of the step before
-	created := false
-	for _, name := range steps {
-		_, kind := StepOf(name)
-		switch kind {
-		case "create":
-			before = nil
-			if !created {
-				before = cold
-			}
-			created = true
-		case "react", "churn", "rollout", "scale", "nodeLoss", "follow":
+	first := cold
+	for _, name := range c.Steps() {
+		_, kind := scenarios.StepOf(name)
+		switch scenarios.RoleOf(kind) {
+		case scenarios.Cold:
+			before, first = first, nil
+		case scenarios.Change:
 			before = changes
-		case "settle": // part of the step before
+		case scenarios.Wait: // part of the step before
 		default:
 			before = nil
 		}

@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"synclab/bench/raw"
 	"synclab/bench/subject"
 	"synclab/reports/estimate"
 	"synclab/reports/records"
+	"synclab/scenarios"
 )
 
 // CellComparison compares the subjects of one cell. A cell with one subject has none.
@@ -176,7 +176,7 @@ func ExceededOf(c *records.Samples) []Exceeded {
 			full[of] = full[of] || r.Error == ""
 		case raw.Exceeded:
 			e := Exceeded{Repetition: r.Rep, Used: r.Value, Unit: r.Unit, Reached: r.Error, of: of}
-			if _, kind := StepOf(r.Step); kind == "react" {
+			if _, kind := scenarios.StepOf(r.Step); kind == "react" {
 				e.Figure = FigureReaction
 			}
 			out = append(out, e)
@@ -199,13 +199,6 @@ func ExceededOf(c *records.Samples) []Exceeded {
 	}
 	slices.SortStableFunc(out, func(a, b Exceeded) int { return a.of.Compare(b.of) })
 	return out
-}
-
-// StepOf parses "2:churn" into the index and the kind of a step.
-func StepOf(name string) (index int, kind string) {
-	number, kind, _ := strings.Cut(name, ":")
-	index, _ = strconv.Atoi(number)
-	return index, kind
 }
 
 // Compared returns the sides that have a baseline. Beside other proxiers, kube-proxies are baselines only.

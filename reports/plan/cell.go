@@ -12,6 +12,7 @@ import (
 	"synclab/bench/raw"
 	"synclab/bench/search"
 	"synclab/reports/doc"
+	"synclab/scenarios"
 )
 
 // Cell is what one repetition of a cell shows.
@@ -48,14 +49,21 @@ type Value struct {
 	Beyond float64 `json:"beyond,omitempty"`
 }
 
-// steps of a cell: see scenarios/library/plan.yaml.
+// The steps of a cell, from 0, the create: see scenarios/library/plan.yaml.
 const (
-	churnStep   = "5:churn"
-	churnSettle = "6:settle"
+	stepReact = 3
+	StepChurn = 4 // at the asked rate
+	StepBurst = 6
 )
 
-// ofChanges are the steps in which a subject that is stopped did not keep up with changes at the asked rate.
-var ofChanges = []string{"4:react", churnStep, churnSettle}
+// during reports whether a step, by its name in records, is step i of a cell or the one after it: mostly a settle.
+func during(step string, i int) bool {
+	number, _ := scenarios.StepOf(step)
+	return number == i+1 || number == i+2
+}
+
+// ofChanges reports whether a subject that is stopped in a step did not keep up with changes at the asked rate.
+func ofChanges(step string) bool { return during(step, stepReact) || during(step, StepChurn) }
 
 // seen are the records of a repetition, sorted out.
 type seen struct {
@@ -93,14 +101,14 @@ func sortOut(c *Cell, records []raw.Record) (s seen) {
 		case raw.Reaction:
 			s.reactions = append(s.reactions, r.Value)
 		case raw.NetworkProgrammingLatency:
-			if r.Step == churnStep || r.Step == churnSettle {
+			if during(r.Step, StepChurn) {
 				s.churn = append(s.churn, r.Value)
 			}
 		case raw.SubjectCPU:
-			switch r.Step {
-			case churnStep, churnSettle:
+			switch {
+			case during(r.Step, StepChurn):
 				s.churnCPU += r.Value
-			case "1:create", "2:settle":
+			case during(r.Step, 0):
 				s.cold += r.Value
 			default:
 				s.otherCPU += r.Value
@@ -141,7 +149,7 @@ func ReadCell(q *Question, from bench.PlanCell) (Cell, error) {
 		}
 	}
 	// A subject that is stopped at a burst, or at a rare event, kept up with the changes of most of the hour.
-	kept := s.stopped != nil && s.own > 0 && s.stopped.Unit == "s" && !slices.Contains(ofChanges, s.stopped.Step) && s.stopped.Step != "2:settle"
+	kept := s.stopped != nil && s.own > 0 && s.stopped.Unit == "s" && !ofChanges(s.stopped.Step) && !during(s.stopped.Step, 0)
 	switch {
 	case len(c.Violated) > 0:
 	case s.stopped != nil && !kept:
@@ -160,7 +168,7 @@ func (c *Cell) stopped(r *raw.Record) {
 		c.Values[Memory] = Value{V: r.Value, AtLeast: true}
 	case !started:
 		c.Values[Start] = Value{V: r.Value, AtLeast: true}
-	case slices.Contains(ofChanges, r.Step):
+	case ofChanges(r.Step):
 		c.Values[Latency] = Value{V: r.Value, AtLeast: true}
 	}
 }
@@ -348,7 +356,7 @@ func costsOf(records []raw.Record) (all []costs) {
 		}
 		c.partial = slices.DeleteFunc(c.partial, func(s oneSync) bool { return s.changes == 0 })
 		for _, s := range c.partial {
-			if s.step == churnStep || s.step == churnSettle {
+			if during(s.step, StepChurn) {
 				c.busy += s.took
 			} else {
 				c.otherBusy += s.took

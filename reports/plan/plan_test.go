@@ -231,7 +231,7 @@ func TestRareChanges(t *testing.T) {
 		q.Asked.Churn = churn
 		var records []raw.Record
 		for _, r := range legacy.records(10000, 1, "", 5) {
-			if r.Step != churnStep && r.Step != churnSettle {
+			if !during(r.Step, StepChurn) {
 				records = append(records, r)
 			}
 		}

@@ -16,6 +16,7 @@ import (
 	"synclab/reports/figure"
 	"synclab/reports/records"
 	"synclab/reports/sections"
+	"synclab/scenarios"
 )
 
 // outcomeLook is how the dots of an outcome are drawn: answered flows faint and small, the others bright and large.
@@ -128,7 +129,7 @@ func FirstStream(samples *records.Samples) (flows, syncs []records.Record, marks
 			names[owners[r.Step]] = sections.NumberedFault(r.Fault)
 		}
 	}
-	for _, step := range sections.SortedSteps(begins) {
+	for _, step := range scenarios.SortedSteps(begins) {
 		name := names[step]
 		if name == "" {
 			name = sections.StepText(step)

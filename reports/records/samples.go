@@ -10,6 +10,7 @@ import (
 	"synclab/bench/raw"
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
+	"synclab/scenarios"
 )
 
 // Cell is one size of one scenario with one set of swept values.
@@ -93,6 +94,16 @@ type Samples struct {
 	InProcess bool // objects reached the subject through informers, not through the API
 	Records   []Record
 	Groups    map[detail]estimate.Sample
+}
+
+// Steps are the names of the steps, in their order.
+func (c *Samples) Steps() []string {
+	names := map[string]bool{}
+	for _, r := range c.Records {
+		names[r.Step] = true
+	}
+	delete(names, "")
+	return scenarios.SortedSteps(names)
 }
 
 // Record is a record with the index of its run.

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"synclab/bench/raw"
-	"synclab/reports/comparison"
 	"synclab/reports/records"
 	"synclab/scenarios"
 )
@@ -203,7 +202,7 @@ func (w *streamWriter) put(at float64, metric raw.Metric, value float64, unit st
 
 // step writes one step: a full sync in its middle, unless the stream is at rest, and partial syncs around it.
 func (w *streamWriter) step(m streamModel, name string, at, seconds, rate float64) {
-	_, kind := comparison.StepOf(name)
+	_, kind := scenarios.StepOf(name)
 	busy := kind != "traffic" && kind != "settle"
 	begin, end := math.Inf(1), math.Inf(-1)
 	if busy {

@@ -1,15 +1,12 @@
 package sections
 
 import (
-	"cmp"
-	"slices"
 	"strconv"
-	"strings"
 
 	"synclab/bench/raw"
-	"synclab/reports/comparison"
 	"synclab/reports/estimate"
 	"synclab/reports/records"
+	"synclab/scenarios"
 )
 
 // Disruption has the outcomes of new and of long-lived flows, for one subject in one cell.
@@ -89,34 +86,15 @@ func Disruptions(c *records.Collection) []Disruption {
 
 // StepOwners maps each step to the step that did the work. Settles and checks belong to the step before them.
 func StepOwners(c *records.Samples) map[string]string {
-	names := map[string]bool{}
-	for _, r := range c.Records {
-		if r.Step != "" {
-			names[r.Step] = true
-		}
-	}
 	owners := map[string]string{}
 	owner := ""
-	for _, name := range SortedSteps(names) {
-		if _, kind := comparison.StepOf(name); owner == "" || (kind != "settle" && kind != "check") {
+	for _, name := range c.Steps() {
+		if _, kind := scenarios.StepOf(name); owner == "" || !scenarios.RoleOf(kind).Belongs() {
 			owner = name
 		}
 		owners[name] = owner
 	}
 	return owners
-}
-
-func SortedSteps[V any](names map[string]V) []string {
-	var out []string
-	for name := range names {
-		out = append(out, name)
-	}
-	slices.SortFunc(out, func(a, b string) int {
-		i, _ := comparison.StepOf(a)
-		j, _ := comparison.StepOf(b)
-		return cmp.Or(i-j, strings.Compare(a, b))
-	})
-	return out
 }
 
 func DisruptedSteps(c *records.Samples) []DisruptedStep {
@@ -135,15 +113,13 @@ func DisruptedSteps(c *records.Samples) []DisruptedStep {
 		}
 		if steps[owner] == nil {
 			steps[owner] = &DisruptedStep{Step: owner, ByOutcome: map[string]int{}}
-			answered[owner] = estimate.Sample{}
 		}
 		step := steps[owner]
 		switch r.Metric {
 		case raw.Flow:
 			step.flow(r.Outcome)
 			if r.Outcome == "" {
-				of := records.Repetition{Run: r.Run, Rep: r.Rep}
-				answered[owner][of] = append(answered[owner][of], r.Value)
+				add(answered, owner, r)
 			}
 		case raw.LongLivedFlow:
 			step.held(r.Protocol, r.Outcome)
@@ -163,9 +139,9 @@ func DisruptedSteps(c *records.Samples) []DisruptedStep {
 	}
 	var out []DisruptedStep
 	rest := ""
-	for _, name := range SortedSteps(steps) {
+	for _, name := range scenarios.SortedSteps(steps) {
 		step := steps[name]
-		if _, kind := comparison.StepOf(name); kind == "traffic" && rest == "" && step.Flows > 0 {
+		if _, kind := scenarios.StepOf(name); kind == "traffic" && rest == "" && step.Flows > 0 {
 			rest, step.Rest = name, true
 		}
 		step.Fault = faults[name]
@@ -240,11 +216,11 @@ func (d *DisruptedStep) added(here, rest estimate.Sample) {
 
 // StepText is a step's display name: "4 churn".
 func StepText(name string) string {
-	index, kind := comparison.StepOf(name)
-	if index == 0 {
+	number, kind := scenarios.StepOf(name)
+	if number == 0 {
 		return name
 	}
-	return strconv.Itoa(index) + " " + kind
+	return strconv.Itoa(number) + " " + kind
 }
 
 // text is the step's display name: "4 churn", or the fault's display name.

@@ -9,6 +9,7 @@ import (
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
 	"synclab/reports/records"
+	"synclab/scenarios"
 )
 
 // DisruptionSection shows the outcomes of flows: over all steps, and step by step.
@@ -183,7 +184,7 @@ func (s *Summary) disruptionSteps(cell records.Cell) *doc.Table {
 			names[step.Step] = true
 		}
 	}
-	for _, name := range SortedSteps(names) {
+	for _, name := range scenarios.SortedSteps(names) {
 		for _, d := range all {
 			i := slices.IndexFunc(d.Steps, func(step DisruptedStep) bool { return step.Step == name })
 			if i >= 0 {

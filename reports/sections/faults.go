@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	"synclab/bench/raw"
-	"synclab/reports/comparison"
 	"synclab/reports/estimate"
 	"synclab/reports/records"
+	"synclab/scenarios"
 )
 
 // FaultResult is the result of one fault, with one subject in one cell.
@@ -47,7 +47,7 @@ func faultResults(c *records.Collection) []FaultResult {
 				}
 			}
 		}
-		for _, name := range SortedSteps(names) {
+		for _, name := range scenarios.SortedSteps(names) {
 			for _, s := range c.Series {
 				samples := s.Cells[cell.ID()]
 				if samples == nil || !slices.Contains(records.FaultsIn(samples), name) {
@@ -147,17 +147,17 @@ func (f *FaultResult) count(outcome string) {
 
 // FaultText is a fault's display name without its step: "flush nat".
 func FaultText(name string) string {
-	_, what := comparison.StepOf(name)
+	_, what := scenarios.StepOf(name)
 	return cmp.Or(strings.TrimSpace(strings.TrimPrefix(what, "fault")), name)
 }
 
 // NumberedFault is a fault's display name in a list of steps: "5 flush nat".
 func NumberedFault(name string) string {
-	index, _ := comparison.StepOf(name)
-	if index == 0 {
+	number, _ := scenarios.StepOf(name)
+	if number == 0 {
 		return FaultText(name)
 	}
-	return strconv.Itoa(index) + " " + FaultText(name)
+	return strconv.Itoa(number) + " " + FaultText(name)
 }
 
 // InvariantResult counts the checks of one invariant, with one subject over all cells.
@@ -192,10 +192,10 @@ var invariantTexts = map[string]string{
 // FaultName is a fault's display name among others. It has the step if another has the same name: "flush nat (step 14)".
 func FaultName(name string, among []string) string {
 	text := FaultText(name)
-	index, _ := comparison.StepOf(name)
+	number, _ := scenarios.StepOf(name)
 	same := func(other string) bool { return other != name && FaultText(other) == text }
-	if index > 0 && slices.ContainsFunc(among, same) {
-		text += " (step " + strconv.Itoa(index) + ")"
+	if number > 0 && slices.ContainsFunc(among, same) {
+		text += " (step " + strconv.Itoa(number) + ")"
 	}
 	return text
 }

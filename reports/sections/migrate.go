@@ -9,9 +9,9 @@ import (
 
 	"synclab/bench/move"
 	"synclab/bench/raw"
-	"synclab/reports/comparison"
 	"synclab/reports/estimate"
 	"synclab/reports/records"
+	"synclab/scenarios"
 )
 
 // Move is one step migrate of a series, all repetitions together.
@@ -86,8 +86,8 @@ type movePart struct {
 func Moves(c *records.Samples, name string) []Move {
 	owners := StepOwners(c)
 	var steps []string
-	for _, step := range SortedSteps(owners) {
-		if _, kind := comparison.StepOf(step); kind == "migrate" {
+	for _, step := range c.Steps() {
+		if _, kind := scenarios.StepOf(step); kind == "migrate" {
 			steps = append(steps, step)
 		}
 	}

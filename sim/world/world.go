@@ -158,12 +158,26 @@ func (w *World) Objects() *sim.Objects {
 	return o
 }
 
+// Plan plans the changes of a step that makes a stream of them. Steps of other kinds have none, also those of React.
+func (w *World) Plan(s *scenarios.Step) (sim.Trace, error) {
+	switch {
+	case s.Create != nil:
+		return w.Create(*s.Create)
+	case s.Churn != nil:
+		return w.Churn(*s.Churn)
+	case s.Rollout != nil:
+		return w.Rollout(*s.Rollout)
+	case s.Scale != nil:
+		return w.Scale(*s.Scale)
+	case s.NodeLoss != nil:
+		return w.NodeLoss(*s.NodeLoss)
+	}
+	return nil, nil
+}
+
 // Create plans the creation of Services with their endpoints: at the step's rate, or all due at once.
 func (w *World) Create(step scenarios.Create) (sim.Trace, error) {
-	n := step.Services
-	if n == 0 {
-		n = w.shape.Services - len(w.live)
-	}
+	n := cmp.Or(step.Services, w.shape.Services-len(w.live))
 	if n < 0 || step.Rate < 0 {
 		return nil, fmt.Errorf("create: %d services at rate %g: want no negative value", n, step.Rate)
 	}

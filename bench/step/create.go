@@ -1,15 +1,83 @@
-package bench
+package step
 
 import (
+	"context"
 	"fmt"
 
+	"synclab/bench/flow"
 	"synclab/bench/host"
+	"synclab/bench/netns"
+	"synclab/bench/pass"
 	"synclab/bench/raw"
 	"synclab/bench/subject"
 	"synclab/proxier"
 	"synclab/proxier/iptables"
 	"synclab/proxier/kernel"
+	"synclab/sim"
 )
+
+// create adds Services. Those of the first create step without a rate exist before the proxier starts.
+func (r *Parts) create(ctx context.Context, s Step) error {
+	r.Messages.Stage(s.Name, 0, 0)
+	begin := r.Clock.Now()
+	var trace sim.Trace
+	if r.Objects == nil {
+		var err error
+		if trace, err = r.World.Create(*s.Create); err != nil {
+			return err
+		}
+	}
+	generated := r.Clock.Since(begin)
+	if r.Host.Subject != nil {
+		return r.Cluster.Play(ctx, trace, r.playOptions(s.Name))
+	}
+	if err := r.fits(); err != nil {
+		return err
+	}
+	if err := r.connect(); err != nil {
+		return err
+	}
+	begin = r.Clock.Now()
+	objects := r.World.Objects()
+	if s.Create.Rate > 0 {
+		objects = &sim.Objects{Nodes: objects.Nodes}
+	}
+	r.Loaded = objects
+	if err := r.Cluster.Load(ctx, objects); err != nil {
+		return err
+	}
+	loaded := r.Clock.Since(begin)
+	if err := r.Probes.Baseline(ctx); err != nil {
+		return err
+	}
+	if err := r.Host.Start(ctx, (generated + loaded).Seconds()); err != nil {
+		return err
+	}
+	if s.Create.Rate > 0 {
+		r.ready(ctx)
+		r.Host.WorkBegins()
+		return r.Cluster.Play(ctx, trace, r.playOptions(s.Name))
+	}
+	return nil
+}
+
+// ready waits until the subject has come up: that is no part of the latency of later changes. If a fault prevents it,
+// the changes begin anyway.
+func (r *Parts) ready(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, pass.UpTime)
+	defer cancel()
+	_ = r.Host.Subject.InSync(ctx)
+}
+
+// connect gives the node its addresses, and routes to all destinations of the scenario's packets.
+func (r *Parts) connect() error {
+	r.FindNode()
+	sink := pass.Sinks(r.Scenario.Shape, r.World.Objects(), r.Families)
+	if flow.SendsFlows(&r.Scenario) || r.Flows.MayWatch() {
+		return r.Flows.ConnectPods(r.World.Objects(), sink)
+	}
+	return r.Lab.Connect(netns.Topology{Node: r.Node, Sink: sink})
+}
 
 // nftRuleBytes is the approximate size of a rule in a netlink batch of iptables-nft-restore.
 const nftRuleBytes = 600
@@ -20,7 +88,7 @@ const nftPortBytes, nftEndpointBytes = 750, 60
 // fits rejects a cluster whose first full sync the subject's tool could not send. For an ordinary user, the kernel limits
 // one batch, and it would fail until the settle step gives up. The lab's own proxier sends Services' chains in batches that
 // fit, but in layout classic all dispatch rules go in one.
-func (r *repetition) fits() error {
+func (r *Parts) fits() error {
 	nft := r.About.Proxier == subject.KubeProxy && r.About.Backend == proxier.Nftables
 	if !nft && (r.Variant != iptables.Nft || r.Layout == iptables.Tree) {
 		return nil
