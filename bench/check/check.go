@@ -189,7 +189,7 @@ func (r *Checks) evidence(ctx context.Context, rules bool) (*invariants.Evidence
 	e := &invariants.Evidence{
 		Subject: invariants.Subject{
 			Name: r.Subject, Own: own, Backend: r.About.Backend, Variant: r.Variant, Layout: r.Layout, Serves: r.Feed == raw.FeedAPI && r.About.Proxier != subject.Exec,
-			HealthPorts: r.Feed == raw.FeedAPI && r.About.ServesHealthPorts(), OldHealthPorts: r.About.OldHealthPorts(r.Tools.Programs[r.About.Program()].Version),
+			HealthPorts: r.Feed == raw.FeedAPI && r.About.HasMetrics, OldHealthPorts: r.About.OldHealthPorts(r.Tools.Programs[r.About.Program()].Version),
 		},
 		Seed: r.Scenario.Seed, Families: r.Families, Objects: r.World.Objects(), Node: r.Node, SyncPeriod: r.Settings().SyncPeriod,
 		Flows: map[corev1.IPFamily][]conntrack.Flow{}, ForeignNft: map[corev1.IPFamily][]string{},

@@ -28,7 +28,7 @@ func SendsFlows(s *scenarios.Scenario) bool {
 }
 
 // ShownByPackets reports whether packets may have to show what a subject does: perhaps no reader knows its rules.
-func ShownByPackets(s subject.Spec) bool { return s.RulesetReader() == "" }
+func ShownByPackets(s subject.Spec) bool { return s.RulesetReader == "" }
 
 // MayWatch reports whether packets may have to show what a subject of the repetition does.
 func (r *Flows) MayWatch() bool {

@@ -75,7 +75,7 @@ func (r *Host) startProcess(ctx context.Context) (Subject, error) {
 	s := &processSubject{Host: r, cancel: cancel}
 	var open error
 	options := process.Options{
-		Path: path, Args: args, Env: env, Stdin: r.About.Stdin(), LogFile: filepath.Join(r.Lab.Dir, "subject.log"), Name: r.About.Name,
+		Path: path, Args: args, Env: env, Stdin: r.About.Stdin, LogFile: filepath.Join(r.Lab.Dir, "subject.log"), Name: r.About.Name,
 		Confine: func() (err error) {
 			open, err = netns.Confine(r.kept(path))
 			return err
@@ -162,7 +162,7 @@ func (r *Host) newWatcher(ctx context.Context) (*visible.Watcher, error) {
 		}
 	}
 	return visible.New(visible.Options{
-		Clock: r.Clock, Families: r.Families, Node: r.PlanNode(), RulesetReader: r.About.RulesetReader(), EndpointLog: r.endpointLog(), Packets: byPackets, Seen: r.sighted, Failed: r.Fail,
+		Clock: r.Clock, Families: r.Families, Node: r.PlanNode(), RulesetReader: r.About.RulesetReader, EndpointLog: r.endpointLog(), Packets: byPackets, Seen: r.sighted, Failed: r.Fail,
 	})
 }
 

@@ -140,6 +140,13 @@ func (e *Env) Addresses() ([]netip.Addr, error) {
 // KernelVariant is the iptables variant of the subject's tables.
 func (e *Env) KernelVariant() iptables.Variant { return cmp.Or(e.Variant, iptables.Legacy) }
 
+// Current returns the subject with the layout of its current or next process. Only steps call it.
+func (e *Env) Current() subject.Spec {
+	s := e.About
+	s.Layout = e.Layout
+	return s
+}
+
 // ChangeLayout sets the layout of the next subject process, if the subject has layouts.
 func (e *Env) ChangeLayout(layout string) {
 	switch {
