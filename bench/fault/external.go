@@ -77,17 +77,10 @@ func FlushTable(ctx context.Context, variant iptables.Variant, family corev1.IPF
 		// Without --noflush, this input replaces the table.
 		fmt.Fprintf(&empty, "*%s\nCOMMIT\n", name)
 	}
-	cmd := exec.CommandContext(ctx, path, lockWait(variant)...)
+	cmd := exec.CommandContext(ctx, path, iptables.LockWait(variant)...)
 	cmd.Stdin = &empty
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("flush table %s: %s: %w: %s", table, tool, err, strings.TrimSpace(string(out)))
-	}
-	return nil
-}
-
-func lockWait(variant iptables.Variant) []string {
-	if variant == iptables.Legacy {
-		return []string{"-w", "60"}
 	}
 	return nil
 }

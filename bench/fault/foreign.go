@@ -141,7 +141,7 @@ func (r *Faults) restoreForeign(ctx context.Context, family corev1.IPFamily, pay
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, path, append(lockWait(r.KernelVariant()), "--noflush")...)
+	cmd := exec.CommandContext(ctx, path, append(iptables.LockWait(r.KernelVariant()), "--noflush")...)
 	cmd.Stdin = payload
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w: %s", tool, err, strings.TrimSpace(string(out)))

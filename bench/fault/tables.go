@@ -60,7 +60,7 @@ func (r *Faults) runTool(ctx context.Context, family corev1.IPFamily, args ...st
 	if err != nil {
 		return "", err
 	}
-	out, err := exec.CommandContext(ctx, path, append(lockWait(variant), args...)...).CombinedOutput()
+	out, err := exec.CommandContext(ctx, path, append(iptables.LockWait(variant), args...)...).CombinedOutput()
 	text := strings.TrimSpace(string(out))
 	if err != nil {
 		return text, fmt.Errorf("%s %s: %w: %s", iptables.Binary(variant, family, ""), strings.Join(args, " "), err, text)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"synclab/bench/netns"
+	"synclab/bench/subject"
 	"synclab/proxier"
 	"synclab/proxier/config"
 	"synclab/proxier/conntrack"
@@ -234,7 +235,7 @@ func dropElement(family corev1.IPFamily) error {
 	if err != nil {
 		return err
 	}
-	set, err := conn.GetSetByName(&nftables.Table{Name: table.Name, Family: nftFamily(family)}, "frontends")
+	set, err := conn.GetSetByName(&nftables.Table{Name: table.Name, Family: subject.TableFamily(family)}, "frontends")
 	if err != nil {
 		return err
 	}
