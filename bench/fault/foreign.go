@@ -19,7 +19,6 @@ import (
 	"synclab/bench/netns"
 	"synclab/bench/pass"
 	"synclab/bench/raw"
-	"synclab/proxier"
 	"synclab/proxier/iptables"
 	"synclab/proxier/kernel"
 	"synclab/scenarios"
@@ -79,7 +78,7 @@ func (r *Faults) refer(ctx context.Context, f *scenarios.Fault, name string, lot
 }
 
 func (r *Faults) referIn(ctx context.Context, family corev1.IPFamily, lot *rand.Rand) (int, func() error, error) {
-	if r.About.Backend == proxier.Nftables {
+	if r.About.Nftables() {
 		return r.referNftables(family, lot)
 	}
 	var chains []string
@@ -258,7 +257,7 @@ func (r *Faults) compete(ctx context.Context, f *scenarios.Fault, name string) e
 }
 
 func (r *Faults) newWriter(ctx context.Context) (*writer, error) {
-	if r.About.Backend == proxier.Nftables {
+	if r.About.Nftables() {
 		return r.newNftWriter()
 	}
 	family := r.Families[0]

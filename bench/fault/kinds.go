@@ -8,8 +8,6 @@ import (
 
 	"synclab/bench/raw"
 	"synclab/bench/subject"
-	"synclab/proxier"
-	"synclab/proxier/iptables"
 	"synclab/scenarios"
 )
 
@@ -94,7 +92,7 @@ func (r *Faults) unaffected(f *scenarios.Fault) string {
 			return why
 		}
 	}
-	if r.About.Backend == proxier.Nftables && (f.Table == "filter" || f.Table == "mangle") {
+	if r.About.Nftables() && (f.Table == "filter" || f.Table == "mangle") {
 		return r.Subject + " has one table: use table nat"
 	}
 	return ""
@@ -115,7 +113,7 @@ func (r *Faults) withoutShim() string {
 }
 
 func (r *Faults) withoutTables() string {
-	if r.About.Proxier != subject.Cilium {
+	if r.About.Carrier != subject.Sockets {
 		return ""
 	}
 	return r.Subject + " writes BPF maps and no tables"
@@ -125,7 +123,7 @@ func (r *Faults) withoutLock() string {
 	if why := r.withoutTables(); why != "" {
 		return why
 	}
-	if r.About.Backend == "" || r.Variant == iptables.Legacy {
+	if !r.About.KnownBackend() || r.About.Legacy() {
 		return ""
 	}
 	return r.Subject + " takes no xtables lock"
@@ -142,7 +140,7 @@ func (r *Faults) withoutFormat() string {
 	if why := r.withoutTables(); why != "" {
 		return why
 	}
-	if r.About.Backend != "" && r.About.RulesCarry() {
+	if r.About.Carrier == subject.Rules {
 		return ""
 	}
 	return "how " + r.Subject + " writes rules is not known"

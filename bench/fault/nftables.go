@@ -16,8 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"synclab/bench/netns"
-	"synclab/bench/subject"
-	"synclab/proxier"
 	"synclab/proxier/kernel"
 	"synclab/scenarios"
 	"synclab/sim"
@@ -27,7 +25,7 @@ import (
 // deleted, as by a program that flushes the ruleset.
 func (r *Faults) flush(ctx context.Context, family corev1.IPFamily, table string) error {
 	r.flushes.Add(1)
-	if r.About.Backend != proxier.Nftables {
+	if !r.About.Nftables() {
 		return FlushTable(ctx, r.KernelVariant(), family, table)
 	}
 	if err := netns.Guard(); err != nil {
@@ -38,7 +36,7 @@ func (r *Faults) flush(ctx context.Context, family corev1.IPFamily, table string
 		return err
 	}
 	if len(there) == 0 {
-		return fmt.Errorf("delete %s table %s: it does not exist", family, subject.OwnTables[r.About.Proxier][0])
+		return fmt.Errorf("delete %s table %s: it does not exist", family, r.About.Tables[0])
 	}
 	for _, table := range there {
 		conn.DelTable(table)
@@ -106,7 +104,7 @@ func (r *Faults) liveTables() (map[corev1.IPFamily]*liveTable, error) {
 			return nil, err
 		}
 		if l == nil {
-			return nil, fmt.Errorf("%s table %s: none has base chains, so that packets traverse none", family, subject.OwnTables[r.About.Proxier][0])
+			return nil, fmt.Errorf("%s table %s: none has base chains, so that packets traverse none", family, r.About.Tables[0])
 		}
 		lives[family] = l
 	}

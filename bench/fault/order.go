@@ -10,7 +10,6 @@ import (
 
 	"synclab/bench/pass"
 	"synclab/bench/raw"
-	"synclab/proxier"
 )
 
 // RecordUnrepaired records that the open faults were not repaired within a time.
@@ -40,7 +39,7 @@ func (r *Faults) Reset(ctx context.Context, within time.Duration) error {
 	if err := r.Host.Stop(); err != nil {
 		r.Messages.Send(pass.Message{Note: "stopping the subject: " + err.Error()})
 	}
-	if r.About.Backend != "" {
+	if r.About.KnownBackend() {
 		for _, family := range r.Families {
 			if err := r.empty(ctx, family); err != nil {
 				return err
@@ -69,7 +68,7 @@ func (r *Faults) Reset(ctx context.Context, within time.Duration) error {
 
 // empty deletes everything that the subject wrote, and with iptables also what other programs wrote.
 func (r *Faults) empty(ctx context.Context, family corev1.IPFamily) error {
-	if r.About.Backend == proxier.Nftables {
+	if r.About.Nftables() {
 		if there, _, err := r.OwnNftables(family); err != nil || len(there) == 0 {
 			return err
 		}

@@ -16,7 +16,6 @@ import (
 
 	"synclab/bench/netns"
 	"synclab/bench/pass"
-	"synclab/proxier"
 	"synclab/proxier/iptables"
 	"synclab/proxier/kernel"
 	"synclab/scenarios"
@@ -137,7 +136,7 @@ func (r *Faults) watched(places []tableOf, stillMissing func(tableOf, map[string
 // flushed empties tables. They are repaired when each shared chain that had rules has rules again, and the base chains
 // jump to the subject as often as before. package visible checks the Services' own chains anyway.
 func (r *Faults) flushed(ctx context.Context, f *scenarios.Fault, name string) error {
-	if r.About.Backend == proxier.Nftables {
+	if r.About.Nftables() {
 		return r.flushedNftables(ctx, f, name)
 	}
 	places := r.placesOf(f.Table)
@@ -191,7 +190,7 @@ func perService(chain string) bool {
 
 // deleted deletes one object in each family.
 func (r *Faults) deleted(ctx context.Context, f *scenarios.Fault, name string, lot *rand.Rand) error {
-	if r.About.Backend == proxier.Nftables {
+	if r.About.Nftables() {
 		return r.deletedNftables(ctx, f, name, lot)
 	}
 	before, taken := r.Clock.Now(), map[tableOf]lost{}
