@@ -118,7 +118,7 @@ func (r *repetition) prepare(ctx context.Context) error {
 		return err
 	}
 	r.first = r.About
-	r.Subject, r.Variant, r.Layout = r.About.Name, r.About.Variant, r.About.Layout
+	r.Subject, r.Layout = r.About.Name, r.About.Layout
 	if r.Objects != nil {
 		r.World = world.WorldOf(r.Objects, r.Scenario.Seed)
 		given, shape := r.World.Shape(), &r.Scenario.Shape
@@ -136,7 +136,7 @@ func (r *repetition) prepare(ctx context.Context) error {
 		return err
 	}
 	if r.Feed == raw.FeedAPI {
-		r.Shim, err = shim.Install(ctx, shim.Options{Dir: filepath.Join(r.Lab.Dir, "shim"), Command: r.Tools.Shim, Variant: string(r.Variant), Families: r.Families})
+		r.Shim, err = shim.Install(ctx, shim.Options{Dir: filepath.Join(r.Lab.Dir, "shim"), Command: r.Tools.Shim, Variant: string(r.About.Variant), Families: r.Families})
 		if err == nil && r.host.KeepsInputs() {
 			err = r.Shim.KeepInputs()
 		}
@@ -349,7 +349,7 @@ func (r *repetition) dump(ctx context.Context) error {
 // dumpCommands returns the commands that print the subject's rules.
 func (r *repetition) dumpCommands() (commands [][]string, err error) {
 	switch {
-	case r.About.Backend == proxier.Nftables && r.About.Proxier == subject.Synclab:
+	case r.About.Nftables() && r.About.Own:
 		for _, family := range r.Families {
 			tables, _, err := r.OwnNftables(family)
 			if err != nil {
@@ -359,13 +359,13 @@ func (r *repetition) dumpCommands() (commands [][]string, err error) {
 				commands = append(commands, []string{"nft", "list", "table", fault.NftProtocol(family), table.Name})
 			}
 		}
-	case r.About.Backend == proxier.Nftables:
+	case r.About.Nftables():
 		commands = [][]string{{"nft", "list", "ruleset"}}
-	case r.Variant == "":
+	case !r.About.Iptables():
 		return nil, fmt.Errorf("--dump-iptables: no command is known that prints the rules of %s", r.Subject)
 	default:
 		for _, family := range r.Families {
-			commands = append(commands, []string{iptables.Binary(r.Variant, family, "save")})
+			commands = append(commands, []string{iptables.Binary(r.About.Variant, family, "save")})
 		}
 	}
 	return commands, nil

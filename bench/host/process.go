@@ -17,7 +17,6 @@ import (
 	"synclab/bench/pass"
 	"synclab/bench/process"
 	"synclab/bench/raw"
-	"synclab/bench/subject"
 	"synclab/bench/visible"
 	"synclab/sim"
 	"synclab/sim/front"
@@ -136,7 +135,7 @@ func (r *Host) openHarness(ctx context.Context) error {
 		return err
 	}
 	r.Harness.server = "http://" + listener.Addr().String()
-	if r.About.Proxier == subject.Synclab {
+	if r.About.Own {
 		if err := r.openSyncLog(ctx); err != nil {
 			return err
 		}
@@ -344,7 +343,7 @@ func (s *processSubject) Aside(do func() error) error { return do() }
 
 // Count records the subject's rules in the kernel.
 func (s *processSubject) Count() error {
-	if s.About.Backend != "" {
+	if s.About.KnownBackend() {
 		return s.countTables()
 	}
 	all, err := s.Harness.Visible.Installed(context.Background())

@@ -15,7 +15,6 @@ import (
 	"synclab/bench/process"
 	"synclab/bench/raw"
 	"synclab/bench/shim"
-	"synclab/bench/subject"
 	"synclab/proxier"
 	"synclab/proxier/iptables"
 )
@@ -179,7 +178,7 @@ func (o *processSyncs) reading(ctx context.Context) {
 	for _, sync := range syncs {
 		o.synced[sync.Family] += sync.Count
 	}
-	if o.About.Proxier == subject.Synclab {
+	if o.About.Own {
 		o.recordOwn(own)
 		return
 	}
@@ -287,7 +286,7 @@ func (o *processSyncs) recordOne(sync process.Sync) {
 	switch {
 	case !wrote && !mixed && o.wrote && !counted:
 		return // it wrote nothing
-	case wrote && counted != refused && o.About.Proxier == subject.KubeProxy:
+	case wrote && counted != refused && o.About.HasMetrics:
 		// Either the failure or the tool belongs to a sync that still runs.
 		base.Unit = "count"
 		o.RecordAs(base, raw.SyncsNotSeparable, 1)

@@ -123,9 +123,6 @@ func Own() []Spec {
 	return slices.DeleteFunc(All(), func(s Spec) bool { return !s.Own || !s.RulesCarry() })
 }
 
-// OwnTables are the nf_tables tables of each proxier with the backend nftables.
-var OwnTables = map[string][]string{Synclab: {"synclab", "synclab-2"}, KubeProxy: {"kube-proxy"}}
-
 // Parse returns the subject with a name, which may have a version, "kube-proxy@v1.34.2/nftables", a revision of Synclab,
 // "synclab@HEAD~1/nftables", or a checkout of either, "kube-proxy@src:NAME=DIR/nftables". It makes a subject of
 // "exec:NAME=COMMAND ARG…". Spaces separate the words of the command; quotes have no meaning.
