@@ -277,6 +277,6 @@ func StepOf(name string) (index int, kind string) {
 func (c CellComparison) Compared() []Side {
 	others := slices.ContainsFunc(c.Sides, func(side Side) bool { return !subject.IsKubeProxy(side.Subject) })
 	return slices.DeleteFunc(slices.Clone(c.Sides), func(side Side) bool {
-		return c.Nearest(side) == "" || others && strings.HasPrefix(side.Subject, subject.KubeProxy+"/")
+		return c.Nearest(side) == "" || others && subject.IsBaseline(side.Subject)
 	})
 }

@@ -10,9 +10,7 @@ import (
 	"time"
 
 	"synclab/bench/subject"
-	"synclab/proxier"
 	"synclab/proxier/backend"
-	"synclab/proxier/iptables"
 	"synclab/proxier/runner"
 )
 
@@ -32,21 +30,6 @@ const (
 	lockWait = 5.0
 )
 
-// hourly reports whether a subject writes everything each hour. kube-proxy's mode nftables does, whatever the size.
-func hourly(c *Cluster, name string) bool {
-	about, err := subject.Parse(name)
-	if err == nil && about.Proxier == subject.KubeProxy && about.Backend == proxier.Nftables {
-		return true
-	}
-	return float64(c.Services)*c.Endpoints <= backend.LargeCluster
-}
-
-// hasCanary reports whether a held lock makes a subject write everything.
-func hasCanary(name string) bool {
-	about, err := subject.Parse(name)
-	return err == nil && about.Proxier == subject.KubeProxy && about.Variant == iptables.Legacy
-}
-
 // setting is when syncs start.
 type setting struct {
 	period, syncPeriod time.Duration
@@ -61,13 +44,9 @@ func (q *Question) setting(confirms string) setting {
 	return s
 }
 
-func (s setting) options(name string) runner.Options {
-	about, err := subject.Parse(name)
-	o := runner.Options{Policy: runner.CompletionToStart, MinInterval: s.period, MaxInterval: max(fullPeriod, s.period), RetryInterval: max(s.syncPeriod, s.period)}
-	if err == nil && about.Policy != "" {
-		o.Policy = about.Policy
-	}
-	if about.Proxier != subject.Synclab {
+func (s setting) options(about subject.Spec) runner.Options {
+	o := runner.Options{Policy: cmp.Or(about.Policy, runner.CompletionToStart), MinInterval: s.period, MaxInterval: max(fullPeriod, s.period), RetryInterval: max(s.syncPeriod, s.period)}
+	if !about.Own {
 		o.FirstRetry = o.RetryInterval
 	}
 	return o
@@ -245,12 +224,14 @@ var epoch = time.Unix(0, 0)
 func nanoseconds(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
 func newLoop(name string, c *Cluster, measured *costs, s setting, rng *rand.Rand) (*loop, error) {
-	schedule, err := runner.NewSchedule(s.options(name), epoch)
+	about := subject.Named(name)
+	schedule, err := runner.NewSchedule(s.options(about), epoch)
 	if err != nil {
 		return nil, fmt.Errorf("plan: %s: %w", name, err)
 	}
-	l := &loop{schedule: schedule, costs: measured, rng: rng, hourly: hourly(c, name), canary: hasCanary(name), each: 1, period: s.syncPeriod.Seconds(), pools: map[int][]float64{}}
-	if about, err := subject.Parse(name); err == nil && about.Proxier == subject.Synclab {
+	hourly := about.FullSyncHourly || float64(c.Services)*c.Endpoints <= backend.LargeCluster
+	l := &loop{schedule: schedule, costs: measured, rng: rng, hourly: hourly, canary: about.CanaryLocks, each: 1, period: s.syncPeriod.Seconds(), pools: map[int][]float64{}}
+	if about.Own {
 		l.services = float64(c.Services)
 	}
 	return l, nil

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"synclab/bench/raw"
-	"synclab/bench/subject"
 	"synclab/reports/comparison"
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
@@ -38,13 +37,8 @@ func comparisonSentences(s *Summary) []string {
 		return nil
 	}
 	var out []string
-	others := slices.ContainsFunc(c.Sides, func(side comparison.Side) bool { return !subject.IsKubeProxy(side.Subject) })
-	for _, side := range c.Sides {
-		if others && strings.HasPrefix(side.Subject, subject.KubeProxy+"/") {
-			continue // sentences cover the subjects that are compared with kube-proxy
-		}
-		baseline := c.Nearest(side)
-		if text := pairSentence(c, side.Series, baseline); text != "" && baseline != "" {
+	for _, side := range c.Compared() {
+		if text := pairSentence(c, side.Series, c.Nearest(side)); text != "" {
 			out = append(out, text)
 		}
 	}
