@@ -18,7 +18,6 @@ import (
 	"synclab/bench/probe"
 	"synclab/bench/subject"
 	"synclab/proxier"
-	"synclab/proxier/iptables"
 	"synclab/proxier/kernel"
 	"synclab/scenarios"
 )
@@ -51,7 +50,7 @@ func eachBackend(b *testing.B, f func(b *testing.B, about subject.Spec, services
 				if err := about.Available(); err != nil {
 					b.Skip(err)
 				}
-				if limit, err := kernel.SendLimit(); about.Variant == iptables.Nft && (err != nil || limit > 0) {
+				if limit, err := kernel.SendLimit(); about.Iptables() && !about.Legacy() && (err != nil || limit > 0) {
 					b.Skipf("an iptables-nft-restore of this user is limited to %d bytes (%v)", limit, err)
 				}
 				f(b, about, n)
@@ -120,7 +119,7 @@ func BenchmarkPlan(b *testing.B) {
 // rewrites its dispatch chain, and layout tree a few chains. "all" is a full sync without earlier tables.
 func BenchmarkEncode(b *testing.B) {
 	for _, about := range subject.Own() {
-		if about.Backend != proxier.Iptables || about.Variant != iptables.Legacy {
+		if !about.Legacy() {
 			continue
 		}
 		for _, change := range []string{"slice", "service", "all"} {

@@ -243,7 +243,7 @@ func (o *ExecuteOptions) fill() error {
 	verdicts := slices.ContainsFunc(o.Scenario.Steps, func(s scenarios.Step) bool { return s.Probe != nil && s.Probe.Kind == "verdicts" })
 	moves := slices.ContainsFunc(o.Scenario.Steps, func(s scenarios.Step) bool { return s.Migrate != nil })
 	for _, s := range o.running {
-		if s.Proxier == subject.Cilium && (moves || verdicts) {
+		if s.Carrier == subject.Sockets && (moves || verdicts) {
 			return fmt.Errorf("subject %s: leave it out, or step migrate and probes of kind verdicts. It serves sockets, and they also look at rules and at packets from elsewhere", s.Name)
 		}
 	}
@@ -276,7 +276,7 @@ func feedFor(subjects []subject.Spec, s *scenarios.Scenario) string {
 	if flow.SendsFlows(s) || slices.ContainsFunc(s.Steps, func(step scenarios.Step) bool { return step.Check != nil || step.Migrate != nil }) {
 		return raw.FeedAPI
 	}
-	if slices.ContainsFunc(subjects, func(s subject.Spec) bool { return s.Proxier != subject.Synclab || s.OfProcess() }) {
+	if slices.ContainsFunc(subjects, func(s subject.Spec) bool { return !s.Own || s.OfProcess() }) {
 		return raw.FeedAPI
 	}
 	return raw.FeedInformers

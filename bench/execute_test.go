@@ -17,8 +17,6 @@ import (
 
 	"synclab/bench/raw"
 	"synclab/bench/subject"
-	"synclab/proxier"
-	"synclab/proxier/iptables"
 	"synclab/proxier/kernel"
 	"synclab/scenarios"
 	"synclab/sim/manifests"
@@ -111,9 +109,9 @@ func lacks(s subject.Spec, metric raw.Metric) bool {
 	case raw.ChildPeakRSS:
 		return !s.HasTools()
 	case raw.RulesExpected:
-		return s.Layout == iptables.Tree || s.Backend == proxier.Nftables
+		return !s.Classic()
 	case raw.Rules, raw.Chains, raw.Jumps:
-		return s.Backend == proxier.Nftables
+		return s.Nftables()
 	}
 	return false
 }
@@ -124,7 +122,7 @@ func (tr *trial) agrees(closedForm bool) {
 	tr.t.Helper()
 	for _, subject := range tr.options.Subjects {
 		about := tr.about(subject)
-		if about.Backend == proxier.Nftables { // no closed form for rules and elements
+		if about.Nftables() { // no closed form for rules and elements
 			if len(tr.of(subject, raw.RulesKernel)) == 0 || len(tr.of(subject, raw.Rules)) > 0 {
 				tr.t.Errorf("%s: the rules are not counted in the kernel", subject)
 			}
@@ -145,7 +143,7 @@ func (tr *trial) agrees(closedForm bool) {
 				compared++
 			}
 		}
-		if forms := len(tr.of(subject, raw.RulesExpected)); compared == 0 || forms > 0 != (closedForm && about.Layout != iptables.Tree) {
+		if forms := len(tr.of(subject, raw.RulesExpected)); compared == 0 || forms > 0 != (closedForm && !about.Tree()) {
 			tr.t.Errorf("%s: %d comparisons, %d closed forms", subject, compared, forms)
 		}
 	}
@@ -218,7 +216,7 @@ func TestExecuteFlakyRestore(t *testing.T) {
 		if !about.HasTools() {
 			least = 0
 		}
-		if n := len(tr.of(subject, raw.SyncFailed)); n < least || (failed["lock"] > 0) != (about.Variant == iptables.Legacy) {
+		if n := len(tr.of(subject, raw.SyncFailed)); n < least || (failed["lock"] > 0) != (about.Legacy()) {
 			t.Errorf("%s: %d failed syncs, want %d at least and, with the legacy variant, some without the lock: %v", subject, n, least, failed)
 		}
 		if n := len(tr.of(subject, raw.NetworkProgrammingLatency)); n != 3*events {
@@ -274,7 +272,7 @@ func TestExecuteManifests(t *testing.T) {
 	tr.agrees(false)
 	for _, subject := range tr.options.Subjects {
 		want := ":KUBE-SVC-DQYKF4NVSQPF2JO7 " // chain of default/ngx-svc
-		if tr.about(subject).Backend == proxier.Nftables {
+		if tr.about(subject).Nftables() {
 			want = "map frontends {"
 		}
 		if !strings.Contains(dumps[subject], want) {

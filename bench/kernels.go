@@ -9,13 +9,11 @@ import (
 	"reflect"
 	"slices"
 
-	"synclab/bench/cgroup"
 	"synclab/bench/flow"
 	"synclab/bench/netns"
 	"synclab/bench/raw"
 	"synclab/bench/subject"
 	"synclab/bench/upstream"
-	"synclab/bench/visible"
 	"synclab/scenarios"
 )
 
@@ -87,25 +85,17 @@ func (o *ExecuteOptions) checkKernels() error {
 		return nil
 	}
 	for _, s := range o.running {
-		var err error
+		err := s.CheckKernel()
 		switch {
-		case s.Proxier == subject.Cilium:
-			if err = visible.HasBPF(); err == nil {
-				err = cgroup.MayJoin()
-			}
-		case s.Backend != subject.IPVS:
+		case err == nil:
+			continue
+		case s.Carrier != subject.VirtualServers: // another kernel helps only with IPVS
 		case o.plans:
-			if err = visible.HasIPVS(); err != nil {
-				err = fmt.Errorf("%w, or leave the subject out, since a guest's times would not predict a node's", err)
-			}
+			err = fmt.Errorf("%w, or leave the subject out, since a guest's times would not predict a node's", err)
 		default:
-			if err = visible.HasIPVS(); err != nil {
-				err = fmt.Errorf("%w, or measure on another kernel (--kernel 6.12)", err)
-			}
+			err = fmt.Errorf("%w, or measure on another kernel (--kernel 6.12)", err)
 		}
-		if err != nil {
-			return fmt.Errorf("subject %s: %w", s.Name, err)
-		}
+		return fmt.Errorf("subject %s: %w", s.Name, err)
 	}
 	return nil
 }

@@ -14,9 +14,6 @@ import (
 	"synclab/bench/pass"
 	"synclab/bench/raw"
 	"synclab/bench/search"
-	"synclab/bench/subject"
-	"synclab/proxier"
-	"synclab/proxier/iptables"
 	"synclab/proxier/runner"
 	"synclab/scenarios"
 	"synclab/sim"
@@ -164,7 +161,7 @@ func Plan(ctx context.Context, o PlanOptions) (dir string, err error) {
 		run.Subjects = append(run.Subjects, about.Name)
 		p.text[about.Name] = o.Run.Subjects[i]
 		first := 0
-		if about.Proxier == subject.KubeProxy && about.Backend == proxier.Iptables && about.Variant == iptables.Nft {
+		if about.Superlinear {
 			first = min(superlinear, o.Search.Asked)
 		}
 		p.search.Subject(about.Name, first)

@@ -86,14 +86,14 @@ func checkCrossed(t *testing.T, name, family string, crossed map[place]int) {
 	added := crossed[place{family, "", last}] - crossed[place{family, "", first}]
 	miss := crossed[place{family, "", -1}]
 	switch {
-	case about.Variant != "" && about.Layout == "":
+	case about.Classic():
 		if added != last-first || miss < last {
 			t.Errorf("%s, %s: the packet to position %d crosses %d rules more than that to %d, and a miss %d", name, family, last, added, first, miss)
 		}
 	case miss > 60 || added > 40:
 		t.Errorf("%s, %s: position %d crosses %d rules more than %d, and a miss %d: that depends on how many there are", name, family, last, added, first, miss)
 	}
-	if crossed[place{family, probe.KindAffinityAgain, 0}] == crossed[place{family, probe.KindAffinityFirst, 0}] && about.Backend != "nftables" {
+	if crossed[place{family, probe.KindAffinityAgain, 0}] == crossed[place{family, probe.KindAffinityFirst, 0}] && !about.Nftables() {
 		t.Errorf("%s, %s: a client with an affinity entry crosses as many rules as one without", name, family)
 	}
 }

@@ -19,7 +19,6 @@ import (
 	"synclab/bench/shim"
 	"synclab/bench/step"
 	"synclab/bench/subject"
-	"synclab/proxier"
 	"synclab/proxier/iptables"
 	"synclab/scenarios"
 	"synclab/sim/api"
@@ -75,7 +74,7 @@ func (r *repetition) prepare(ctx context.Context) error {
 		return err
 	}
 	r.First = r.About
-	r.Subject, r.Variant, r.Layout = r.About.Name, r.About.Variant, r.About.Layout
+	r.Subject, r.Layout = r.About.Name, r.About.Layout
 	if r.Objects != nil {
 		r.World = world.WorldOf(r.Objects, r.Scenario.Seed)
 		given, shape := r.World.Shape(), &r.Scenario.Shape
@@ -93,7 +92,7 @@ func (r *repetition) prepare(ctx context.Context) error {
 		return err
 	}
 	if r.Feed == raw.FeedAPI {
-		r.Shim, err = shim.Install(ctx, shim.Options{Dir: filepath.Join(r.Lab.Dir, "shim"), Command: r.Tools.Shim, Variant: string(r.Variant), Families: r.Families})
+		r.Shim, err = shim.Install(ctx, shim.Options{Dir: filepath.Join(r.Lab.Dir, "shim"), Command: r.Tools.Shim, Variant: string(r.About.Variant), Families: r.Families})
 		if err == nil && r.Host.KeepsInputs() {
 			err = r.Shim.KeepInputs()
 		}
@@ -180,7 +179,7 @@ func (r *repetition) dump(ctx context.Context) error {
 // dumpCommands returns the commands that print the subject's rules.
 func (r *repetition) dumpCommands() (commands [][]string, err error) {
 	switch {
-	case r.About.Backend == proxier.Nftables && r.About.Proxier == subject.Synclab:
+	case r.About.Nftables() && r.About.Own:
 		for _, family := range r.Families {
 			tables, _, err := r.OwnNftables(family)
 			if err != nil {
@@ -190,13 +189,13 @@ func (r *repetition) dumpCommands() (commands [][]string, err error) {
 				commands = append(commands, []string{"nft", "list", "table", fault.NftProtocol(family), table.Name})
 			}
 		}
-	case r.About.Backend == proxier.Nftables:
+	case r.About.Nftables():
 		commands = [][]string{{"nft", "list", "ruleset"}}
-	case r.Variant == "":
+	case !r.About.Iptables():
 		return nil, fmt.Errorf("--dump-iptables: no command is known that prints the rules of %s", r.Subject)
 	default:
 		for _, family := range r.Families {
-			commands = append(commands, []string{iptables.Binary(r.Variant, family, "save")})
+			commands = append(commands, []string{iptables.Binary(r.About.Variant, family, "save")})
 		}
 	}
 	return commands, nil

@@ -28,7 +28,7 @@ import (
 // loadModules makes iptables-legacy load its kernel modules, since a confined subject must not. Errors show when the
 // subject calls the tool.
 func (o *ExecuteOptions) loadModules(ctx context.Context) {
-	if os.Geteuid() != 0 || !slices.ContainsFunc(o.running, func(s subject.Spec) bool { return s.Variant == iptables.Legacy }) {
+	if os.Geteuid() != 0 || !slices.ContainsFunc(o.running, subject.Spec.Legacy) {
 		return
 	}
 	for _, family := range []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol} {
@@ -45,10 +45,10 @@ func (o *ExecuteOptions) prepareTools(ctx context.Context, run *raw.Run) (err er
 		return err
 	}
 	if o.Feed != raw.FeedAPI {
-		if i := slices.IndexFunc(o.running, func(s subject.Spec) bool { return s.Proxier != subject.Synclab }); i >= 0 {
+		if i := slices.IndexFunc(o.running, func(s subject.Spec) bool { return !s.Own }); i >= 0 {
 			return fmt.Errorf("subject %s is a separate process: use --feed %s", o.running[i].Name, raw.FeedAPI)
 		}
-		if i := slices.IndexFunc(o.running, func(s subject.Spec) bool { return s.OfProcess() }); i >= 0 {
+		if i := slices.IndexFunc(o.running, subject.Spec.OfProcess); i >= 0 {
 			return fmt.Errorf("subject %s needs a separate process: use --feed %s", o.running[i].Name, raw.FeedAPI)
 		}
 		if o.MaxMemory > 0 {
@@ -64,7 +64,7 @@ func (o *ExecuteOptions) prepareTools(ctx context.Context, run *raw.Run) (err er
 		if _, there := o.tools.Programs[name]; there {
 			continue
 		}
-		if s.Proxier == subject.Cilium {
+		if s.Carrier == subject.Sockets {
 			paths, err := upstream.Cilium(ctx, upstream.Options{Progress: note})
 			if err != nil {
 				return err
@@ -83,7 +83,7 @@ func (o *ExecuteOptions) prepareTools(ctx context.Context, run *raw.Run) (err er
 			continue
 		}
 		o.tools.Programs[name] = pass.Program{Path: path, Version: version}
-		if name == subject.KubeProxy {
+		if subject.IsBaseline(s.Name) {
 			versions.KubeProxy = version // the names of other subjects contain their versions
 		}
 	}
@@ -103,7 +103,7 @@ func (o *ExecuteOptions) noteDigests(run *raw.Run) error {
 		programs["cilium sockets"] = o.tools.Sockets
 	}
 	for _, s := range o.running {
-		if s.Proxier == subject.Exec {
+		if len(s.Command) > 0 {
 			programs[s.Program()] = s.Command[0]
 		}
 	}

@@ -20,7 +20,6 @@ import (
 	"synclab/bench/pass"
 	"synclab/bench/process"
 	"synclab/bench/raw"
-	"synclab/bench/subject"
 	"synclab/bench/traffic"
 	"synclab/bench/walk"
 	"synclab/proxier"
@@ -70,7 +69,7 @@ func (r *Checks) Starting(ctx context.Context) (err error) {
 	if r.planted != nil || !r.needed() {
 		return nil
 	}
-	if r.planted, err = invariants.Plant(ctx, r.Variant, r.Families, r.Loaded); err != nil {
+	if r.planted, err = invariants.Plant(ctx, r.About.Variant, r.Families, r.Loaded); err != nil {
 		return err
 	}
 	return r.watchRestores()
@@ -78,12 +77,12 @@ func (r *Checks) Starting(ctx context.Context) (err error) {
 
 // TableEmptied restores the sentinels of a table that the lab itself has flushed: nat, filter, mangle or all.
 func (r *Checks) TableEmptied(ctx context.Context, table string) error {
-	if r.planted == nil || r.Variant == "" {
+	if r.planted == nil || !r.About.Iptables() {
 		return nil
 	}
 	for _, family := range r.Families {
 		for _, table := range fault.Tables(table) {
-			if err := r.planted.PlantTable(ctx, r.Variant, family, table); err != nil {
+			if err := r.planted.PlantTable(ctx, r.About.Variant, family, table); err != nil {
 				return err
 			}
 		}
@@ -181,16 +180,15 @@ func (r *Checks) inspect(ctx context.Context, names []string, settled error) ([]
 
 // evidence reads the current state of the cluster and, with rules, of the kernel.
 func (r *Checks) evidence(ctx context.Context, rules bool) (*invariants.Evidence, error) {
-	own := r.About.Proxier == subject.Synclab
 	e := &invariants.Evidence{
 		Subject: invariants.Subject{
-			Name: r.Subject, Own: own, Backend: r.About.Backend, Variant: r.Variant, Layout: r.Layout, Serves: r.Feed == raw.FeedAPI && r.About.Proxier != subject.Exec,
-			HealthPorts: r.Feed == raw.FeedAPI && r.About.ServesHealthPorts(), OldHealthPorts: r.About.OldHealthPorts(r.Tools.Programs[r.About.Program()].Version),
+			Spec: r.Current(), Serves: r.Feed == raw.FeedAPI && len(r.About.Command) == 0,
+			HealthPorts: r.Feed == raw.FeedAPI && r.About.HasMetrics, OldHealthPorts: r.About.OldHealthPorts(r.Tools.Programs[r.About.Program()].Version),
 		},
 		Seed: r.Scenario.Seed, Families: r.Families, Objects: r.World.Objects(), Node: r.Node, SyncPeriod: r.Settings().SyncPeriod,
 		Flows: map[corev1.IPFamily][]conntrack.Flow{}, ForeignNft: map[corev1.IPFamily][]string{},
 	}
-	machine, err := proxier.ExamineMachine(r.Variant)
+	machine, err := proxier.ExamineMachine(r.About.Variant)
 	if err != nil {
 		return nil, err
 	}
@@ -217,24 +215,23 @@ func (r *Checks) evidence(ctx context.Context, rules bool) (*invariants.Evidence
 
 // readRules reads the rules of a family, if the subject's format of rules is known.
 func (r *Checks) readRules(ctx context.Context, e *invariants.Evidence, family corev1.IPFamily) (err error) {
-	if r.About.Backend == "" {
+	if !r.About.KnownBackend() {
 		return nil
 	}
 	if e.Rules == nil {
 		e.Rules = map[corev1.IPFamily]*walk.Rules{}
 	}
-	if r.Variant != "" {
+	if r.About.Iptables() {
 		if e.Saved == nil {
 			e.Saved = map[corev1.IPFamily]invariants.Saved{}
 		}
-		if e.Saved[family], err = invariants.Save(ctx, r.Variant, family); err != nil {
+		if e.Saved[family], err = invariants.Save(ctx, r.About.Variant, family); err != nil {
 			return err
 		}
 		e.Rules[family], err = e.Saved[family].Compile(family)
 		return err
 	}
-	tables := subject.OwnTables[r.About.Proxier]
-	if r.About.Proxier == subject.Synclab {
+	if r.About.Own {
 		if e.Nft == nil {
 			e.Nft = map[corev1.IPFamily]*invariants.NftTable{}
 		}
@@ -242,7 +239,7 @@ func (r *Checks) readRules(ctx context.Context, e *invariants.Evidence, family c
 			return err
 		}
 	}
-	e.Rules[family], err = walk.ReadNftables(family, tables...)
+	e.Rules[family], err = walk.ReadNftables(family, r.About.Tables...)
 	return err
 }
 

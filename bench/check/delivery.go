@@ -57,8 +57,7 @@ func (r *Checks) Changing(_ sim.Op, object runtime.Object, _ time.Time) {
 // objects say. It is for subjects whose rules carry packets from the node itself, when nothing disturbs them.
 func (r *Checks) Deliver(ctx context.Context) error {
 	disturbed := slices.ContainsFunc(r.Scenario.Steps, func(s scenarios.Step) bool { return s.Fault != nil || s.Migrate != nil })
-	own := r.About.Proxier == subject.Synclab || r.About.Proxier == subject.KubeProxy
-	if r.Feed != raw.FeedAPI || r.Followed || disturbed || !own || !r.About.RulesCarry() || len(r.changed) == 0 || r.Host.Subject == nil {
+	if r.Feed != raw.FeedAPI || r.Followed || disturbed || r.About.Carrier != subject.Rules || len(r.changed) == 0 || r.Host.Subject == nil {
 		return nil
 	}
 	waiting, cancel := context.WithTimeout(ctx, deliveryBound)

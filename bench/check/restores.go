@@ -60,7 +60,7 @@ func (r *Checks) looksAtRestores() bool {
 // watchRestores reads the tables after each call that writes them, until the repetition's faults end. Only iptables
 // tables can be read back whole, and only the calls of a subject's tools show when to read them.
 func (r *Checks) watchRestores() error {
-	if r.Shim == nil || r.Variant == "" || !r.About.HasTools() || !r.looksAtRestores() {
+	if r.Shim == nil || !r.About.Iptables() || !r.About.HasTools() || !r.looksAtRestores() {
 		return nil
 	}
 	ended, err := r.Shim.Calls(r.Faults.Context(), r.Fail)
@@ -74,7 +74,7 @@ func (r *Checks) watchRestores() error {
 				continue
 			}
 			now := reading{from: r.Clock.Now()}
-			saved, err := invariants.Save(ctx, r.Variant, call.Family())
+			saved, err := invariants.Save(ctx, r.About.Variant, call.Family())
 			if err != nil {
 				continue // no reading: the conntrack table may be full, or memory scarce
 			}

@@ -1,6 +1,7 @@
 package conform
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -213,10 +214,7 @@ func (r *run) startOn(ctx context.Context, node *corev1.Node, machine proxier.Ma
 	r.feed.proxiersStart(node.Name)
 	for n, subject := range []Subject{r.First, r.Second} {
 		s := r.batch.Setting
-		s.MaxTime = r.MaxTime
-		if subject.Variant != "" {
-			s.Variant = subject.Variant
-		}
+		s.MaxTime, s.Variant = r.MaxTime, cmp.Or(subject.Variant, s.Variant)
 		switch {
 		case subject.KubeProxy:
 			r.sides[n], err = asSide(startKubeProxy(ctx, r.KubeProxy, s, node, r.feed))

@@ -1,6 +1,7 @@
 package conform
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -94,15 +95,12 @@ func DrawSetting(seed uint64, limit Constraint) Setting {
 	}
 	cfg.Conntrack.TCPBeLiberal = rng.IntN(5) == 0
 	s := Setting{
-		Variant:  []iptables.Variant{iptables.Legacy, iptables.Nft}[rng.IntN(2)],
+		Variant:  cmp.Or(limit.Variant, []iptables.Variant{iptables.Legacy, iptables.Nft}[rng.IntN(2)]),
 		Families: clusterFamilies[rng.IntN(len(clusterFamilies))],
 		Config:   cfg,
 	}
 	if rng.IntN(5) == 0 {
 		cfg.BindAddress = bindAddresses[rng.IntN(len(bindAddresses))]
-	}
-	if limit.Variant != "" {
-		s.Variant = limit.Variant
 	}
 	if limit.Family != "" {
 		s.Families = []corev1.IPFamily{limit.Family}

@@ -19,7 +19,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"synclab/proxier"
 	"synclab/proxier/kernel"
 	"synclab/scenarios"
 	"synclab/sim"
@@ -35,7 +34,7 @@ func init() {
 
 // deleted deletes one object in each family.
 func (r *Faults) deleted(ctx context.Context, d *activeFault) error {
-	if r.About.Backend == proxier.Nftables {
+	if r.About.Nftables() {
 		return r.deletedNftables(ctx, d)
 	}
 	d.began = r.Clock.Now()

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/netns"
-	"synclab/proxier"
 	"synclab/proxier/iptables"
 	"synclab/proxier/kernel"
 	"synclab/scenarios"
@@ -24,7 +23,7 @@ func init() {
 
 // flushed empties tables.
 func (r *Faults) flushed(ctx context.Context, d *activeFault) (err error) {
-	if r.About.Backend == proxier.Nftables {
+	if r.About.Nftables() {
 		d.stillMissing, err = r.lostBases()
 	} else {
 		d.stillMissing, err = r.lostRules(ctx, d.Table)
@@ -94,7 +93,7 @@ func (r *Faults) lostBases() (func() (string, error), error) {
 // deleted, as by a program that flushes the ruleset.
 func (r *Faults) flush(ctx context.Context, family corev1.IPFamily, table string) error {
 	r.flushes.Add(1)
-	if r.About.Backend != proxier.Nftables {
+	if !r.About.Nftables() {
 		return FlushTable(ctx, r.KernelVariant(), family, table)
 	}
 	if err := netns.Guard(); err != nil {

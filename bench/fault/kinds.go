@@ -8,7 +8,6 @@ import (
 	"synclab/bench/pass"
 	"synclab/bench/raw"
 	"synclab/bench/subject"
-	"synclab/proxier"
 	"synclab/scenarios"
 )
 
@@ -108,13 +107,13 @@ var (
 		return !e.About.HasTools()
 	}}
 	withoutTables = spare{"%s writes BPF maps and no tables", func(e *pass.Env, _ *scenarios.Fault) bool {
-		return e.About.Proxier == subject.Cilium
+		return e.About.Carrier == subject.Sockets
 	}}
 	withoutTable = spare{"%s has one table: use table nat", func(e *pass.Env, f *scenarios.Fault) bool {
-		return e.About.Backend == proxier.Nftables && (f.Table == "filter" || f.Table == "mangle")
+		return e.About.Nftables() && (f.Table == "filter" || f.Table == "mangle")
 	}}
 	withoutFormat = spare{"how %s writes rules is not known", func(e *pass.Env, _ *scenarios.Fault) bool {
-		return e.About.Backend == "" || !e.About.RulesCarry()
+		return e.About.Carrier != subject.Rules
 	}}
 	withoutProcess = spare{"needs the feed " + raw.FeedAPI + ": with the other feed the subject is not a separate process", informed}
 )

@@ -12,7 +12,6 @@ import (
 	"synclab/bench/netns"
 	"synclab/bench/outfile"
 	"synclab/bench/pass"
-	"synclab/proxier/iptables"
 	"synclab/scenarios"
 )
 
@@ -20,7 +19,7 @@ func init() {
 	register(Kind{
 		Name: scenarios.FaultLockHeld, inject: (*Faults).lock, lasts: forTime, shows: changesVisible, FailsRestores: true,
 		spares: []spare{withoutTables, {"%s takes no xtables lock", func(e *pass.Env, _ *scenarios.Fault) bool {
-			return e.About.Backend != "" && e.Variant != iptables.Legacy
+			return e.About.KnownBackend() && !e.About.Legacy()
 		}}},
 	})
 }

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/netns"
-	"synclab/bench/subject"
 	"synclab/proxier/kernel"
 )
 
@@ -70,7 +69,7 @@ func (r *Faults) liveTables() (map[corev1.IPFamily]*liveTable, error) {
 			return nil, err
 		}
 		if l == nil {
-			return nil, fmt.Errorf("%s table %s: none has base chains, so that packets traverse none", family, subject.OwnTables[r.About.Proxier][0])
+			return nil, fmt.Errorf("%s table %s: none has base chains, so that packets traverse none", family, r.About.Tables[0])
 		}
 		lives[family] = l
 	}

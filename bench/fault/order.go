@@ -164,7 +164,7 @@ func (r *Faults) Reset(ctx context.Context, within time.Duration) error {
 	if err := r.Host.Stop(); err != nil {
 		r.Messages.Send(pass.Message{Note: "stopping the subject: " + err.Error()})
 	}
-	if r.About.Backend != "" { // with iptables, what other programs wrote goes too
+	if r.About.KnownBackend() { // with iptables, what other programs wrote goes too
 		for _, family := range r.Families {
 			if err := r.flush(ctx, family, "all"); err != nil {
 				return err

@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/netns"
-	"synclab/proxier"
 	"synclab/proxier/kernel"
 	"synclab/scenarios"
 )
@@ -64,7 +63,7 @@ func (r *Faults) refer(ctx context.Context, d *activeFault) error {
 }
 
 func (r *Faults) referIn(ctx context.Context, family corev1.IPFamily, lot *rand.Rand) (int, func() error, error) {
-	if r.About.Backend == proxier.Nftables {
+	if r.About.Nftables() {
 		return r.referNftables(family, lot)
 	}
 	var chains []string

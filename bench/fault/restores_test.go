@@ -23,7 +23,6 @@ import (
 	"synclab/bench/pass"
 	"synclab/bench/raw"
 	"synclab/bench/subject"
-	"synclab/proxier"
 	"synclab/proxier/kernel"
 	"synclab/scenarios"
 	"synclab/sim"
@@ -48,7 +47,7 @@ func written(t *testing.T, name string) *Faults {
 	}
 	netns.Fresh(t)
 	rigtest.New(t, rigtest.World(t, scenarios.Shape{Services: 20, WithoutEndpoint: 0.1}), about, nil).Sync(t)
-	e := &pass.Env{About: about, Variant: about.Variant, Families: []corev1.IPFamily{corev1.IPv4Protocol}, Clock: clock.RealClock{}}
+	e := &pass.Env{About: about, Families: []corev1.IPFamily{corev1.IPv4Protocol}, Clock: clock.RealClock{}}
 	return newFaults(e)
 }
 
@@ -82,7 +81,7 @@ func takeOnce(t *testing.T, name, object string) (what, stillMissing string) {
 	t.Helper()
 	r := written(t, name)
 	lot := rand.New(rand.NewPCG(1, 2))
-	if r.About.Backend == proxier.Nftables {
+	if r.About.Nftables() {
 		l, err := r.liveNftables(corev1.IPv4Protocol)
 		if err != nil || l == nil {
 			t.Fatalf("no table: %v", err)
@@ -187,7 +186,7 @@ func TestReferences(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := written(t, name)
 			there := func() bool {
-				if r.About.Backend == proxier.Nftables {
+				if r.About.Nftables() {
 					l, err := r.liveNftables(corev1.IPv4Protocol)
 					if err != nil {
 						t.Fatal(err)

@@ -15,7 +15,6 @@ import (
 
 	"synclab/bench/netns"
 	"synclab/bench/raw"
-	"synclab/proxier"
 	"synclab/proxier/kernel"
 	"synclab/scenarios"
 )
@@ -99,7 +98,7 @@ func (r *Faults) compete(ctx context.Context, d *activeFault) error {
 }
 
 func (r *Faults) newWriter(ctx context.Context) (*writer, error) {
-	if r.About.Backend == proxier.Nftables {
+	if r.About.Nftables() {
 		return r.newNftWriter()
 	}
 	family := r.Families[0]

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -29,12 +28,12 @@ func Sends(step scenarios.Step) bool {
 }
 
 // ShownByPackets reports whether packets may have to show what a subject does: perhaps no reader knows its rules.
-func ShownByPackets(s subject.Spec) bool { return s.RulesetReader() == "" }
+func ShownByPackets(s subject.Spec) bool { return s.RulesetReader == "" }
 
 // MayWatch reports whether packets may have to show what a subject of the repetition does.
 func (r *Flows) MayWatch() bool {
 	return ShownByPackets(r.About) || slices.ContainsFunc(r.Scenario.Steps, func(step scenarios.Step) bool {
-		return step.Migrate != nil && strings.HasPrefix(step.Migrate.To, subject.Exec+":")
+		return step.Migrate != nil && step.Migrate.To != "" && ShownByPackets(subject.Named(step.Migrate.To))
 	})
 }
 

@@ -11,15 +11,14 @@ import (
 	"synclab/bench/raw"
 	"synclab/bench/subject"
 	"synclab/bench/visible"
-	"synclab/proxier"
 	"synclab/proxier/iptables"
 	"synclab/proxier/kernel"
 )
 
 // own counts the proxier's chains and their rules in the kernel.
 func (r *Host) own(family corev1.IPFamily, table iptables.Table) (chains, rules int, err error) {
-	variant, prefix := string(r.Variant), "KUBE-"
-	if r.About.Backend == proxier.Nftables { // a separate table
+	variant, prefix := string(r.About.Variant), "KUBE-"
+	if r.About.Nftables() { // a separate table
 		variant, prefix = kernel.Nft, ""
 	}
 	var tally map[string]int
@@ -48,15 +47,15 @@ func (r *Host) steady(look func() error) error {
 // countTables records the number of the proxier's rules in the kernel, and what the closed form predicts.
 func (r *Host) countTables() error {
 	defer r.recordKernelMemory()
-	if r.About.Backend == proxier.Nftables {
+	if r.About.Nftables() {
 		return r.countNftables()
 	}
-	if r.About.Backend == subject.IPVS {
+	if r.About.Carrier == subject.VirtualServers {
 		return r.countIPVS()
 	}
 	forms, applies := pass.ClosedForms(r.World.Objects(), r.Families, r.Config)
-	applies = applies && r.About.Proxier == subject.Synclab && r.About.Backend == proxier.Iptables && !r.Followed // other subjects may keep stale chains for a while
-	applies = applies && r.Layout != iptables.Tree                                                                // layout tree has more, and other, dispatch rules
+	// Other subjects may keep stale chains for a while, and layout tree has more, and other, dispatch rules.
+	applies = applies && r.About.Own && r.Current().Classic() && !r.Followed
 	for _, family := range r.Families {
 		for _, table := range []iptables.Table{iptables.NAT, iptables.Filter} {
 			_, rules, err := r.own(family, table)
@@ -80,10 +79,9 @@ func (r *Host) countNftables() error {
 		return err
 	}
 	defer tables.Close()
-	names := subject.OwnTables[r.About.Proxier]
 	for _, family := range r.Families {
 		var rules, elements int
-		for _, name := range names {
+		for _, name := range r.About.Tables {
 			var tally kernel.NftTally
 			err := r.steady(func() (err error) { tally, err = tables.Tally(family, name); return err })
 			if err != nil {
@@ -91,7 +89,7 @@ func (r *Host) countNftables() error {
 			}
 			rules, elements = rules+tally.Rules, elements+tally.Elements
 		}
-		r.RecordAs(raw.Record{Family: string(family), Table: names[0]}, raw.RulesKernel, float64(rules))
+		r.RecordAs(raw.Record{Family: string(family), Table: r.About.Tables[0]}, raw.RulesKernel, float64(rules))
 		r.RecordAs(raw.Record{Family: string(family), Table: "elements"}, raw.RulesKernel, float64(elements))
 	}
 	return nil

@@ -53,7 +53,7 @@ func (r *Host) startInProcess(ctx context.Context, made float64) (Subject, error
 		podCIDRs = objects.Nodes[0].Spec.PodCIDRs
 	}
 	p, err := proxier.New(proxier.Options{
-		Config: r.Config, Backend: r.About.Backend, Variant: r.Variant, Layout: r.Layout, Families: r.Families, NodeName: pass.NodeName(objects), NodeIPs: r.NodeIPs, PodCIDRs: podCIDRs,
+		Config: r.Config, Backend: r.About.Backend, Variant: r.About.Variant, Layout: r.Layout, Families: r.Families, NodeName: pass.NodeName(objects), NodeIPs: r.NodeIPs, PodCIDRs: podCIDRs,
 		Addresses: r.Addresses, Machine: machine, Policy: r.policy(), Burst: r.Scenario.Proxy.Burst,
 		LockFile: r.Lab.LockFile, Clock: r.Clock, OnSync: r.onSync, Conntrack: kernelConntrack, ServeHealthChecks: true, Sysctls: true,
 		Restorer: iptables.RestorerOptions{Prepare: r.PrepareTool, Started: r.awaitTool},

@@ -35,7 +35,7 @@ func (r *Host) Migrate(ctx context.Context, to subject.Spec, gap time.Duration, 
 	if err := pass.Wait(ctx, gap); err != nil {
 		return err
 	}
-	r.About, r.Variant, r.Layout = to, to.Variant, to.Layout
+	r.About, r.Layout = to, to.Layout
 	if err := r.Shim.SetVariant(string(to.Variant)); err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (r *Host) Migrate(ctx context.Context, to subject.Spec, gap time.Duration, 
 	for _, svc := range objects.Services {
 		r.Harness.Visible.Changed(sim.Add, svc, began)
 	}
-	if to.Proxier == subject.Synclab {
+	if to.Own {
 		if err := r.openSyncLog(ctx); err != nil {
 			return err
 		}

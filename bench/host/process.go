@@ -17,7 +17,6 @@ import (
 	"synclab/bench/pass"
 	"synclab/bench/process"
 	"synclab/bench/raw"
-	"synclab/bench/subject"
 	"synclab/bench/visible"
 	"synclab/sim"
 	"synclab/sim/front"
@@ -75,7 +74,7 @@ func (r *Host) startProcess(ctx context.Context) (Subject, error) {
 	s := &processSubject{Host: r, cancel: cancel}
 	var open error
 	options := process.Options{
-		Path: path, Args: args, Env: env, Stdin: r.About.Stdin(), LogFile: filepath.Join(r.Lab.Dir, "subject.log"), Name: r.About.Name,
+		Path: path, Args: args, Env: env, Stdin: r.About.Stdin, LogFile: filepath.Join(r.Lab.Dir, "subject.log"), Name: r.About.Name,
 		Confine: func() (err error) {
 			open, err = netns.Confine(r.kept(path))
 			return err
@@ -136,7 +135,7 @@ func (r *Host) openHarness(ctx context.Context) error {
 		return err
 	}
 	r.Harness.server = "http://" + listener.Addr().String()
-	if r.About.Proxier == subject.Synclab {
+	if r.About.Own {
 		if err := r.openSyncLog(ctx); err != nil {
 			return err
 		}
@@ -162,7 +161,7 @@ func (r *Host) newWatcher(ctx context.Context) (*visible.Watcher, error) {
 		}
 	}
 	return visible.New(visible.Options{
-		Clock: r.Clock, Families: r.Families, Node: r.PlanNode(), RulesetReader: r.About.RulesetReader(), EndpointLog: r.endpointLog(), Packets: byPackets, Seen: r.sighted, Failed: r.Fail,
+		Clock: r.Clock, Families: r.Families, Node: r.PlanNode(), RulesetReader: r.About.RulesetReader, EndpointLog: r.endpointLog(), Packets: byPackets, Seen: r.sighted, Failed: r.Fail,
 	})
 }
 
@@ -344,7 +343,7 @@ func (s *processSubject) Aside(do func() error) error { return do() }
 
 // Count records the subject's rules in the kernel.
 func (s *processSubject) Count() error {
-	if s.About.Backend != "" {
+	if s.About.KnownBackend() {
 		return s.countTables()
 	}
 	all, err := s.Harness.Visible.Installed(context.Background())

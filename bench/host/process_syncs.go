@@ -15,7 +15,6 @@ import (
 	"synclab/bench/process"
 	"synclab/bench/raw"
 	"synclab/bench/shim"
-	"synclab/bench/subject"
 	"synclab/proxier"
 	"synclab/proxier/iptables"
 )
@@ -77,7 +76,7 @@ func (o *processSyncs) run(ctx context.Context) {
 		}
 	})
 	var tick <-chan time.Time
-	if !o.About.HasMetrics() {
+	if !o.About.HasMetrics {
 		ticker := o.Clock.NewTicker(readInterval)
 		defer ticker.Stop()
 		tick = ticker.C()
@@ -139,7 +138,7 @@ func (o *processSyncs) pause(ctx context.Context, d time.Duration, wrote <-chan 
 func (o *processSyncs) silent() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return !o.About.HasMetrics() && !o.wrote
+	return !o.About.HasMetrics && !o.wrote
 }
 
 // unread reports whether calls that belong to no sync yet wrote rules. Calls that only read also happen between syncs: a
@@ -167,9 +166,9 @@ func (o *processSyncs) reading(ctx context.Context) {
 	defer o.mu.Unlock()
 	defer func() { close(o.changed); o.changed, o.done = make(chan struct{}), number }()
 	o.readCalls()
-	if err != nil || !o.About.HasMetrics() && !speaksOfSyncs(samples) {
+	if err != nil || !o.About.HasMetrics && !speaksOfSyncs(samples) {
 		o.samples = nil
-		if !o.About.HasMetrics() && o.Clock.Since(o.began) > noMetricsAfter {
+		if !o.About.HasMetrics && o.Clock.Since(o.began) > noMetricsAfter {
 			o.recordCalls(raw.Record{}, o.takeCalls(func(shim.Call) bool { return true }))
 		}
 		return
@@ -179,7 +178,7 @@ func (o *processSyncs) reading(ctx context.Context) {
 	for _, sync := range syncs {
 		o.synced[sync.Family] += sync.Count
 	}
-	if o.About.Proxier == subject.Synclab {
+	if o.About.Own {
 		o.recordOwn(own)
 		return
 	}
@@ -287,7 +286,7 @@ func (o *processSyncs) recordOne(sync process.Sync) {
 	switch {
 	case !wrote && !mixed && o.wrote && !counted:
 		return // it wrote nothing
-	case wrote && counted != refused && o.About.Proxier == subject.KubeProxy:
+	case wrote && counted != refused && o.About.HasMetrics:
 		// Either the failure or the tool belongs to a sync that still runs.
 		o.RecordAs(base, raw.SyncsNotSeparable, 1)
 		o.mixed[sync.Family] = true
@@ -455,7 +454,7 @@ func (o *processSyncs) idle(ctx context.Context) error {
 // busy returns why the subject is not idle; empty: it is.
 func (o *processSyncs) busy() string {
 	if o.samples == nil {
-		if !o.About.HasMetrics() && o.Clock.Since(o.began) > noMetricsAfter {
+		if !o.About.HasMetrics && o.Clock.Since(o.began) > noMetricsAfter {
 			return ""
 		}
 		return "it serves no metrics at " + MetricsURL

@@ -21,7 +21,7 @@ func (r *Host) openSockets() error {
 		return fmt.Errorf("a cgroup for Cilium's programs: %w", err)
 	}
 	r.leaveGroup = leave
-	if r.About.Proxier != subject.Cilium {
+	if r.About.Carrier != subject.Sockets {
 		return nil
 	}
 	if err := netns.MountBPF(); err != nil {

@@ -98,7 +98,7 @@ func (r *Host) recordPhases(at raw.Record, s proxier.Sync) {
 	}
 	r.RecordAs(at, raw.Written, s.Written.Sub(s.Started).Seconds())
 	r.RecordAs(at, raw.Changes, float64(s.Changes))
-	if r.About.Backend == proxier.Nftables {
+	if r.About.Nftables() {
 		return // Installed adds rules and elements there; countNftables counts both
 	}
 	for _, table := range []iptables.Table{iptables.NAT, iptables.Filter} {

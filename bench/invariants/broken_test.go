@@ -259,7 +259,7 @@ func TestMissingEvidence(t *testing.T) {
 // An unknown subject requires no evidence, but the flows of a stream count.
 func TestUnknownSubject(t *testing.T) {
 	e := good(t, subjects["classic"])
-	e.Subject, e.Saved, e.Rules, e.Health, e.Metrics, e.Restarted = Subject{Name: "exec:any"}, nil, nil, 0, nil, nil
+	e.Subject, e.Saved, e.Rules, e.Health, e.Metrics, e.Restarted = known("exec:any=/bin/any"), nil, nil, 0, nil, nil
 	e.HealthAnswers[0] = HealthAnswer{Err: unix.ECONNREFUSED}
 	e.Planted.Rules, e.Refused = nil, nil
 	if found := findings(t, e); len(found) > 0 {

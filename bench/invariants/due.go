@@ -12,9 +12,6 @@ import (
 // The subject and the objects alone decide what evidence each invariant needs. Otherwise missing evidence would pass as
 // a successful check.
 
-// known reports whether Synclab can read the subject's rules.
-func (s *Subject) known() bool { return s.Backend != "" }
-
 func dueAlways(what string) func(*Evidence) string {
 	return func(*Evidence) string { return what }
 }
@@ -31,7 +28,7 @@ func dueServed(what string) func(*Evidence) string {
 
 // dueRules requires the rules of subjects that can be rendered, which kube-proxy's mode nftables cannot.
 func dueRules(e *Evidence) string {
-	if e.Subject.iptables() || e.Subject.nftables() && e.Subject.Own {
+	if e.Subject.Iptables() || e.Subject.Nftables() && e.Subject.Own {
 		return "rules of the subject in the kernel"
 	}
 	return ""
@@ -48,28 +45,28 @@ func dueTidy(e *Evidence) string {
 }
 
 func dueWhole(e *Evidence) string {
-	if e.Subject.Own && e.Subject.iptables() {
+	if e.Subject.Own && e.Subject.Iptables() {
 		return "tables of the subject in the kernel"
 	}
 	return ""
 }
 
 func duePackets(e *Evidence) string {
-	if e.Subject.known() && e.somePort(func(*plan.ServicePort) bool { return true }) {
+	if e.Subject.KnownBackend() && e.somePort(func(*plan.ServicePort) bool { return true }) {
 		return "packets to the Services"
 	}
 	return ""
 }
 
 func dueRefused(e *Evidence) string {
-	if e.Subject.known() && e.somePort(func(p *plan.ServicePort) bool { return !p.HasEndpoints }) {
+	if e.Subject.KnownBackend() && e.somePort(func(p *plan.ServicePort) bool { return !p.HasEndpoints }) {
 		return "packets to the Service ports without endpoints"
 	}
 	return ""
 }
 
 func dueShares(e *Evidence) string {
-	if e.Subject.known() && e.somePort(func(p *plan.ServicePort) bool { return len(p.Cluster) > 0 && !p.InternalPolicyLocal }) {
+	if e.Subject.KnownBackend() && e.somePort(func(p *plan.ServicePort) bool { return len(p.Cluster) > 0 && !p.InternalPolicyLocal }) {
 		return "shares of the endpoints"
 	}
 	return ""

@@ -10,34 +10,23 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/process"
+	"synclab/bench/subject"
 	"synclab/bench/walk"
 	"synclab/proxier"
 	"synclab/proxier/conntrack"
-	"synclab/proxier/iptables"
 	"synclab/proxier/plan"
 	"synclab/sim"
 )
 
 // Subject is the proxy under test.
 type Subject struct {
-	Name    string
-	Own     bool // Synclab's own proxier
-	Backend proxier.BackendKind
-	// Variant of iptables; empty for other backends.
-	Variant iptables.Variant
-	Layout  iptables.Layout
+	subject.Spec
 	// Serves: the subject runs as a process and is known to serve /healthz and /metrics.
 	Serves bool
 	// HealthPorts: it is known to serve health check NodePorts too. OldHealthPorts: its answers may lack
 	// serviceProxyHealthy and the header with the number of endpoints.
 	HealthPorts, OldHealthPorts bool
 }
-
-// iptables reports whether iptables-save can read the rules.
-func (s *Subject) iptables() bool { return s.Variant != "" }
-
-// nftables reports whether the rules are in separate tables of nf_tables.
-func (s *Subject) nftables() bool { return s.Backend == proxier.Nftables }
 
 // Evidence describes a subject at one moment, after it converged. Fields that were not read are nil.
 type Evidence struct {
@@ -172,7 +161,7 @@ func All() []Invariant {
 
 // rendered reports whether the rules can be compared with a full sync of the same objects.
 func (e *Evidence) rendered() bool {
-	return e.Saved != nil && e.Subject.iptables() || e.Nft != nil && e.Subject.Own
+	return e.Saved != nil && e.Subject.Iptables() || e.Nft != nil && e.Subject.Own
 }
 
 func (e *Evidence) walkable() bool { return e.Rules != nil }
@@ -188,7 +177,7 @@ func (e *Evidence) whole() bool {
 
 // settledWhole reports whether the converged tables can be compared with a full sync, chain by chain.
 func (e *Evidence) settledWhole() bool {
-	return e.Saved != nil && e.Subject.Own && e.Subject.iptables()
+	return e.Saved != nil && e.Subject.Own && e.Subject.Iptables()
 }
 
 func (e *Evidence) tidy() bool { return e.rendered() }

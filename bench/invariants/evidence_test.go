@@ -20,11 +20,11 @@ import (
 	"k8s.io/utils/ptr"
 
 	"synclab/bench/process"
+	"synclab/bench/subject"
 	"synclab/bench/walk"
 	"synclab/proxier"
 	"synclab/proxier/config"
 	"synclab/proxier/conntrack"
-	"synclab/proxier/iptables"
 	"synclab/proxier/iptables/rule"
 	"synclab/proxier/nftables"
 	"synclab/sim"
@@ -35,10 +35,16 @@ const ipv4 = corev1.IPv4Protocol
 
 // The subjects with rules that can be rendered.
 var subjects = map[string]Subject{
-	"classic":    {Name: "classic", Own: true, Backend: proxier.Iptables, Variant: iptables.Legacy, Layout: iptables.Classic},
-	"tree":       {Name: "tree", Own: true, Backend: proxier.Iptables, Variant: iptables.Legacy, Layout: iptables.Tree},
-	"nftables":   {Name: "nftables", Own: true, Backend: proxier.Nftables},
-	"kube-proxy": {Name: "kube-proxy", Backend: proxier.Iptables, Variant: iptables.Legacy},
+	"classic": known("synclab/iptables-legacy"), "tree": known("synclab/iptables-legacy-tree"), "nftables": known("synclab/nftables"),
+	"kube-proxy": known("kube-proxy/iptables-legacy"),
+}
+
+func known(name string) Subject {
+	about, err := subject.Parse(name)
+	if err != nil {
+		panic(err)
+	}
+	return Subject{Spec: about}
 }
 
 // manifest returns a small cluster with five Services: web has three endpoints, and dns is a UDP Service with a
@@ -113,7 +119,7 @@ func good(t *testing.T, subject Subject) *Evidence {
 		t.Fatal(err)
 	}
 	e.Rules = maps.Clone(x.rules)
-	if subject.nftables() {
+	if subject.Nftables() {
 		e.Nft = map[corev1.IPFamily]*NftTable{ipv4: x.nft[ipv4].Clone()}
 	} else {
 		e.Saved = map[corev1.IPFamily]Saved{ipv4: plant(x.saved[ipv4].Clone(), e.Planted)}
@@ -298,7 +304,7 @@ func TestGoodEvidence(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := 14
-			if subject.nftables() || !subject.Own {
+			if subject.Nftables() || !subject.Own {
 				want-- // I5
 			}
 			if len(results) != want {

@@ -42,11 +42,11 @@ func (e *Evidence) expect(ctx context.Context) (*expected, error) {
 // closest to the kernel's count.
 func (e *Evidence) closest(ctx context.Context) (*expected, error) {
 	machines := []proxier.Machine{e.Options.Machine}
-	if e.Options.Machine.Accounting && e.Subject.iptables() {
+	if e.Options.Machine.Accounting && e.Subject.Iptables() {
 		machines = append(machines, e.Options.Machine)
 		machines[1].Accounting = false
 	}
-	if e.Options.Machine.BPF && e.Subject.Layout == iptables.Tree {
+	if e.Options.Machine.BPF && e.Subject.Tree() {
 		for _, m := range slices.Clone(machines) {
 			m.BPF = false
 			machines = append(machines, m)
@@ -85,14 +85,14 @@ func (e *Evidence) render(ctx context.Context, machine proxier.Machine, o *sim.O
 	opts.Backend, opts.Variant, opts.Layout = e.Subject.Backend, e.Subject.Variant, e.Subject.Layout
 	if !e.Subject.Own {
 		opts.Backend, opts.Layout = proxier.Iptables, iptables.Classic
-		if e.Subject.nftables() { // kube-proxy's mode nftables never answers on loopback
+		if e.Subject.Nftables() { // kube-proxy's mode nftables never answers on loopback
 			opts.Config = opts.Config.DeepCopy()
 			opts.Config.IPTables.LocalhostNodePorts = ptr.To(false)
 		}
 	}
 	node := nodeOf(o, opts.NodeName)
 	x := &expected{saved: map[corev1.IPFamily]Saved{}, nft: map[corev1.IPFamily]*NftTable{}, rules: map[corev1.IPFamily]*walk.Rules{}}
-	if opts.Backend == proxier.Nftables {
+	if e.Subject.Own && e.Subject.Nftables() {
 		return x, x.renderNftables(ctx, opts, o, node)
 	}
 	models, err := proxier.Render(ctx, opts, o.Services, o.Slices, node)

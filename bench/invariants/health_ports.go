@@ -89,7 +89,7 @@ func (e *Evidence) takenPorts() map[uint16]int {
 // primary addresses if the configuration names none.
 func (e *Evidence) healthAddresses(family corev1.IPFamily) ([]netip.Addr, error) {
 	cfg := e.Options.Config
-	if !e.Subject.Own && e.Subject.nftables() && len(cfg.NodePortAddresses) == 0 {
+	if !e.Subject.Own && e.Subject.Nftables() && len(cfg.NodePortAddresses) == 0 {
 		cfg = cfg.DeepCopy()
 		cfg.NodePortAddresses = []string{"primary"}
 	}

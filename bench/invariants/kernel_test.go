@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"synclab/bench/netns"
+	"synclab/bench/subject"
 	"synclab/bench/walk"
 	"synclab/proxier"
 	"synclab/proxier/config"
@@ -42,7 +43,7 @@ type play struct {
 func newPlay(t *testing.T, subject Subject, seed uint64) *play {
 	t.Helper()
 	netns.Fresh(t)
-	if subject.Variant != "" {
+	if subject.Iptables() {
 		if _, err := iptables.FindBinary(iptables.Binary(subject.Variant, ipv4, "restore")); err != nil {
 			t.Skip(err)
 		}
@@ -114,7 +115,7 @@ func (p *play) evidence() *Evidence {
 	e.Options.Tables, e.Options.Model, e.Options.Conntrack = nil, nil, nil
 	var err error
 	for _, family := range bothFamilies {
-		if p.subject.iptables() {
+		if p.subject.Iptables() {
 			if e.Saved == nil {
 				e.Saved = map[corev1.IPFamily]Saved{}
 			}
@@ -157,9 +158,7 @@ func (p *play) holds(when string) *Evidence {
 }
 
 var inKernel = []Subject{
-	{Name: "iptables-legacy-tree", Own: true, Backend: proxier.Iptables, Variant: iptables.Legacy, Layout: iptables.Tree},
-	{Name: "iptables-nft", Own: true, Backend: proxier.Iptables, Variant: iptables.Nft, Layout: iptables.Classic},
-	{Name: "nftables", Own: true, Backend: proxier.Nftables},
+	known("synclab/iptables-legacy-tree"), known("synclab/iptables-nft"), known("synclab/nftables"),
 }
 
 // After partial syncs and a restart, no invariant is violated with real tables. Then another process deletes something
@@ -203,7 +202,7 @@ func TestKernelIsFoundBroken(t *testing.T) {
 // externalWrite deletes a rule or an element of a map that packets for a Service traverse.
 func (p *play) externalWrite() *Evidence {
 	p.t.Helper()
-	if p.subject.iptables() {
+	if p.subject.Iptables() {
 		path, err := iptables.FindBinary(iptables.Binary(p.subject.Variant, ipv4, ""))
 		p.must(err)
 		chains, err := kernel.Tally(string(p.subject.Variant), ipv4, "nat")
@@ -212,7 +211,7 @@ func (p *play) externalWrite() *Evidence {
 			p.t.Fatalf("this seed leaves nothing to delete, choose another: %v", chains)
 		}
 		args := []string{"-t", "nat", "-D", "KUBE-SERVICES", "1"}
-		if p.subject.Variant == iptables.Legacy {
+		if p.subject.Legacy() {
 			args = append([]string{"-w", "60"}, args...)
 		}
 		if out, err := exec.CommandContext(p.t.Context(), path, args...).CombinedOutput(); err != nil {
@@ -234,7 +233,7 @@ func dropElement(family corev1.IPFamily) error {
 	if err != nil {
 		return err
 	}
-	set, err := conn.GetSetByName(&nftables.Table{Name: table.Name, Family: nftFamily(family)}, "frontends")
+	set, err := conn.GetSetByName(&nftables.Table{Name: table.Name, Family: subject.TableFamily(family)}, "frontends")
 	if err != nil {
 		return err
 	}

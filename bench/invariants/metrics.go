@@ -35,7 +35,7 @@ func checkMetrics(_ context.Context, e *Evidence, r *report) error {
 		}
 	}
 	failures := restoreFailures
-	if e.Subject.nftables() {
+	if e.Subject.Nftables() {
 		failures = nftFailures
 	}
 	for _, family := range slices.Sorted(maps.Keys(e.Injected)) {
@@ -45,7 +45,7 @@ func checkMetrics(_ context.Context, e *Evidence, r *report) error {
 			r.violated("", "%s: %s is %v after %d injected restore failures", family, failures, counted, e.Injected[family])
 		}
 	}
-	if !e.Subject.iptables() || e.Saved == nil {
+	if !e.Subject.Iptables() || e.Saved == nil {
 		return nil
 	}
 	for _, family := range e.Families {

@@ -141,7 +141,7 @@ func endpoints(v walk.Result) []netip.AddrPort {
 // fair reports whether a disagreement counts. kube-proxy's mode nftables differs for packets without an endpoint, and
 // at NodePorts on addresses other than the node's main address. See docs/differences.md.
 func (e *Evidence) fair(d *disagreement) bool {
-	if e.Subject.Own || !e.Subject.nftables() {
+	if e.Subject.Own || !e.Subject.Nftables() {
 		return true
 	}
 	to := d.packet.Destination.Addr()

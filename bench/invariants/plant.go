@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/netns"
+	"synclab/bench/subject"
 	"synclab/proxier/conntrack"
 	"synclab/proxier/iptables"
 	"synclab/proxier/iptables/rule"
@@ -64,11 +65,7 @@ func (s *Sentinels) PlantTable(ctx context.Context, variant iptables.Variant, fa
 	if err != nil {
 		return fmt.Errorf("sentinels: %w", err)
 	}
-	args := []string{"--noflush", "--counters"}
-	if variant == iptables.Legacy {
-		args = append(args, "-w", "60")
-	}
-	cmd := exec.CommandContext(ctx, path, args...)
+	cmd := exec.CommandContext(ctx, path, append(iptables.LockWait(variant), "--noflush", "--counters")...)
 	cmd.Stdin = strings.NewReader(payload(table, rules))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("sentinels: %s table %s: %s: %w: %s", family, table, path, err, strings.TrimSpace(string(out)))
@@ -96,13 +93,6 @@ const (
 	foreignBase      = "forward"
 )
 
-func nftFamily(family corev1.IPFamily) nftables.TableFamily {
-	if family == corev1.IPv6Protocol {
-		return nftables.TableFamilyIPv6
-	}
-	return nftables.TableFamilyIPv4
-}
-
 // plantNft makes a table with a base chain, a set and a rule that counts. On a kernel without nf_tables it does
 // nothing.
 func (s *Sentinels) plantNft(family corev1.IPFamily) error {
@@ -110,7 +100,7 @@ func (s *Sentinels) plantNft(family corev1.IPFamily) error {
 	if err != nil {
 		return fmt.Errorf("sentinels: nf_tables: %w", err)
 	}
-	table := conn.AddTable(&nftables.Table{Family: nftFamily(family), Name: foreignTableName})
+	table := conn.AddTable(&nftables.Table{Family: subject.TableFamily(family), Name: foreignTableName})
 	set := &nftables.Set{Table: table, Name: foreignSet, KeyType: nftables.TypeInetService}
 	if err := conn.AddSet(set, []nftables.SetElement{{Key: []byte{0, 7}}}); err != nil {
 		return fmt.Errorf("sentinels: nf_tables: %w", err)
@@ -145,7 +135,7 @@ func ForeignNft(family corev1.IPFamily) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sentinels: nf_tables: %w", err)
 	}
-	tables, err := conn.ListTablesOfFamily(nftFamily(family))
+	tables, err := conn.ListTablesOfFamily(subject.TableFamily(family))
 	if err != nil {
 		return nil, fmt.Errorf("sentinels: nf_tables: %w", err)
 	}

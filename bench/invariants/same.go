@@ -19,7 +19,7 @@ func checkSame(ctx context.Context, e *Evidence, r *report) error {
 	}
 	for _, family := range e.Families {
 		switch {
-		case e.Subject.nftables():
+		case e.Subject.Nftables():
 			r.checked += e.Nft[family].size()
 			for _, text := range differencesNft(x.nft[family], e.Nft[family]) {
 				r.violated("", "%s: %s", family, text)

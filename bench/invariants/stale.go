@@ -19,7 +19,7 @@ func checkStale(ctx context.Context, e *Evidence, r *report) error {
 		return err
 	}
 	for _, family := range e.Families {
-		if e.Subject.nftables() {
+		if e.Subject.Nftables() {
 			e.staleNft(family, x.nft[family], e.Nft[family], r)
 			continue
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -18,7 +17,6 @@ import (
 
 	"synclab/bench/subject"
 	"synclab/bench/visible"
-	"synclab/proxier"
 	"synclab/proxier/iptables"
 	"synclab/proxier/kernel"
 	"synclab/proxier/kernel/attr"
@@ -90,11 +88,7 @@ func (inv Inventory) addTables(family corev1.IPFamily, steady func(func() error)
 	if err != nil {
 		return fmt.Errorf("tables of nf_tables: %w", err)
 	}
-	protocol := nftables.TableFamilyIPv4
-	if family == corev1.IPv6Protocol {
-		protocol = nftables.TableFamilyIPv6
-	}
-	tables, err := conn.ListTablesOfFamily(protocol)
+	tables, err := conn.ListTablesOfFamily(subject.TableFamily(family))
 	if missing(err) {
 		return nil
 	}
@@ -107,7 +101,7 @@ func (inv Inventory) addTables(family corev1.IPFamily, steady func(func() error)
 	}
 	defer reader.Close()
 	for _, table := range tables {
-		if !slices.Contains(slices.Concat(slices.Collect(maps.Values(subject.OwnTables))...), table.Name) {
+		if !slices.ContainsFunc(subject.All(), func(s subject.Spec) bool { return slices.Contains(s.Tables, table.Name) }) {
 			continue
 		}
 		var tally kernel.NftTally
@@ -263,20 +257,20 @@ func ofUserspace(chain string) bool {
 func uses(s subject.Spec, thing Thing) bool {
 	switch thing.Kind {
 	case Tables:
-		return s.Backend == proxier.Nftables && slices.Contains(subject.OwnTables[s.Proxier], thing.Name)
+		return slices.Contains(s.Tables, thing.Name)
 	case Chains:
 		variant := strings.HasPrefix(thing.Table, "iptables-"+string(s.Variant)+" ")
-		switch s.Backend {
-		case proxier.Iptables:
+		switch s.Carrier {
+		case subject.Rules:
 			return variant && !slices.Contains(ipvsChains, thing.Name) && !ofUserspace(thing.Name)
-		case proxier.Userspace:
+		case subject.Relay:
 			return variant && ofUserspace(thing.Name)
-		case subject.IPVS: // in the variant that its tools find
+		case subject.VirtualServers: // in the variant that its tools find
 			return slices.Contains(ipvsChains, thing.Name) || slices.Contains(bothChains, thing.Name)
 		}
 		return false
 	case Sets, Servers, Devices, Addresses:
-		return s.Backend == subject.IPVS
+		return s.Carrier == subject.VirtualServers
 	}
 	return false
 }

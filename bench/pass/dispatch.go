@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"synclab/proxier"
+	"synclab/bench/subject"
 	"synclab/proxier/iptables"
 	"synclab/proxier/kernel"
 	"synclab/proxier/tracker"
@@ -20,15 +20,15 @@ import (
 // a tree finds Services, the index among the frontends is the position, and should not matter.
 func (r *Env) Dispatch(family corev1.IPFamily) (frontends []iptables.Frontend, rules int, err error) {
 	all := frontendsOf(r.World.Objects(), family)
-	if r.Variant == "" || r.Layout == iptables.Tree {
+	switch {
+	case r.About.Carrier == subject.Relay:
+		return portals(family, r.About.Variant, all)
+	case !r.Current().Classic():
 		for i := range all {
 			all[i].Position = i + 1
 			frontends = append(frontends, all[i].Frontend)
 		}
 		return frontends, len(all), nil
-	}
-	if r.About.Backend == proxier.Userspace {
-		return portals(family, r.Variant, all)
 	}
 	chains, err := r.dispatchedChains(family)
 	if err != nil {
@@ -138,7 +138,7 @@ func (r *Env) dispatchedChains(family corev1.IPFamily) ([]string, error) {
 
 func (r *Env) dispatchRules(family corev1.IPFamily) ([]kernel.Rule, error) {
 	dispatch := iptables.DispatchChains[0]
-	if r.Variant == iptables.Legacy {
+	if r.About.Legacy() {
 		tables, err := kernel.OpenLegacy()
 		if err != nil {
 			return nil, err

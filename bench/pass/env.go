@@ -30,7 +30,7 @@ import (
 )
 
 // Env is what all parts of a repetition share. Its fields are set before the first step; node and loaded by the first
-// step create. Only layout, followed and step change later, and with step migrate the subject's About, Variant and Layout.
+// step create. Only layout, followed and step change later, and with step migrate the subject's About and Layout.
 type Env struct {
 	Assignment
 	Lab      *netns.Lab
@@ -48,7 +48,6 @@ type Env struct {
 	Node     []netip.Addr // all addresses on the node's device, the main one of each family first
 	NodeIPs  []netip.Addr // its main addresses, at most one per family
 	About    subject.Spec
-	Variant  iptables.Variant
 	Layout   iptables.Layout // of the current or next subject; only steps read it
 	Followed bool            // a live cluster's changes were applied: world and cluster differ
 	Fail     context.CancelCauseFunc
@@ -143,13 +142,20 @@ func (e *Env) Addresses() ([]netip.Addr, error) {
 }
 
 // KernelVariant is the iptables variant of the subject's tables.
-func (e *Env) KernelVariant() iptables.Variant { return cmp.Or(e.Variant, iptables.Legacy) }
+func (e *Env) KernelVariant() iptables.Variant { return cmp.Or(e.About.Variant, iptables.Legacy) }
+
+// Current returns the subject with the layout of its current or next process. Only steps call it.
+func (e *Env) Current() subject.Spec {
+	s := e.About
+	s.Layout = e.Layout
+	return s
+}
 
 // ChangeLayout sets the layout of the next subject process, if the subject has layouts.
 func (e *Env) ChangeLayout(layout string) {
 	switch {
 	case layout == "":
-	case e.About.Proxier != subject.Synclab || e.Variant == "":
+	case !e.About.Own || !e.About.Iptables():
 		e.Messages.Send(Message{Note: fmt.Sprintf("layout %s: %s has no layouts", layout, e.Subject)})
 	default:
 		e.Layout = iptables.Layout(layout)
@@ -158,20 +164,15 @@ func (e *Env) ChangeLayout(layout string) {
 
 // OwnNftables returns the subject's current tables in nf_tables, and a connection for more requests.
 func (e *Env) OwnNftables(family corev1.IPFamily) ([]*nftables.Table, *nftables.Conn, error) {
-	protocol := nftables.TableFamilyIPv4
-	if family == corev1.IPv6Protocol {
-		protocol = nftables.TableFamilyIPv6
-	}
 	conn, err := nftables.New()
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s tables of nftables: %w", family, err)
 	}
-	tables, err := conn.ListTablesOfFamily(protocol)
+	tables, err := conn.ListTablesOfFamily(subject.TableFamily(family))
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s tables of nftables: %w", family, err)
 	}
-	own := subject.OwnTables[e.About.Proxier]
-	return slices.DeleteFunc(tables, func(t *nftables.Table) bool { return !slices.Contains(own, t.Name) }), conn, nil
+	return slices.DeleteFunc(tables, func(t *nftables.Table) bool { return !slices.Contains(e.About.Tables, t.Name) }), conn, nil
 }
 
 // Wait returns after d, or with the cause when ctx ends before.

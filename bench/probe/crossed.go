@@ -14,9 +14,7 @@ import (
 
 	"synclab/bench/pass"
 	"synclab/bench/raw"
-	"synclab/bench/subject"
 	"synclab/bench/walk"
-	"synclab/proxier"
 	"synclab/proxier/iptables"
 	"synclab/proxier/kernel"
 )
@@ -121,11 +119,11 @@ func (r *Probes) packetsTo(family corev1.IPFamily, targets []Target) ([]walk.Pac
 // rulesInKernel reads the subject's rules: all of them, or at least the rules that packets meet on their ways.
 func (r *Probes) rulesInKernel(ctx context.Context, family corev1.IPFamily, ways func(*walk.Rules) ([]walk.PacketPath, error)) (*walk.Rules, error) {
 	switch {
-	case r.About.Backend == proxier.Nftables:
-		return walk.ReadNftables(family, subject.OwnTables[r.About.Proxier]...)
-	case r.Variant == iptables.Legacy:
+	case r.About.Nftables():
+		return walk.ReadNftables(family, r.About.Tables...)
+	case r.About.Legacy():
 		return readLegacyRules(ctx, family)
-	case r.Variant == iptables.Nft:
+	case r.About.Iptables():
 		return readNftRules(ctx, family, ways)
 	}
 	return nil, fmt.Errorf("cannot read the rules of %s: their format is not known", r.Subject)

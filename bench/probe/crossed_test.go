@@ -46,7 +46,7 @@ func probed(t *testing.T, about subject.Spec, shape scenarios.Shape) *Probes {
 	if _, err := world.Create(scenarios.Create{}); err != nil {
 		t.Fatal(err)
 	}
-	e := &pass.Env{Lab: lab, World: world, About: about, Variant: about.Variant, Config: config.New()}
+	e := &pass.Env{Lab: lab, World: world, About: about, Config: config.New()}
 	r := &Probes{Env: e, Host: &host.Host{Env: e}}
 	r.Scenario.Shape = shape
 	for _, family := range shape.Families {

@@ -101,7 +101,7 @@ func Install(ctx context.Context, opts Options) (*Shim, error) {
 		path, err := s.find(real(name, opts.Variant))
 		switch {
 		case err == nil:
-		case opts.Variant != "" && real(name, opts.Variant) != name:
+		case real(name, opts.Variant) != name:
 			return nil, fmt.Errorf("shim: %w", err)
 		default:
 			continue

@@ -9,9 +9,6 @@ import (
 	"synclab/bench/netns"
 	"synclab/bench/pass"
 	"synclab/bench/raw"
-	"synclab/bench/subject"
-	"synclab/proxier"
-	"synclab/proxier/iptables"
 	"synclab/proxier/kernel"
 	"synclab/sim"
 )
@@ -89,8 +86,9 @@ const nftPortBytes, nftEndpointBytes = 750, 60
 // one batch, and it would fail until the settle step gives up. The lab's own proxier sends Services' chains in batches that
 // fit, but in layout classic all dispatch rules go in one.
 func (r *Parts) fits() error {
-	nft := r.About.Proxier == subject.KubeProxy && r.About.Backend == proxier.Nftables
-	if !nft && (r.Variant != iptables.Nft || r.Layout == iptables.Tree) {
+	ownTables := r.About.Nftables()
+	// Without a tool, it sends batches of netlink itself.
+	if r.About.Tool == "" || r.About.Legacy() || !ownTables && !r.About.Classic() {
 		return nil
 	}
 	limit, err := kernel.SendLimit()
@@ -106,19 +104,19 @@ func (r *Parts) fits() error {
 		endpoints += len(slice.Endpoints) * len(slice.Ports)
 	}
 	// kube-proxy/nftables has a rule for each port, with all endpoints in a map.
-	rules, need, tool, other := ports, ports*nftPortBytes+endpoints*nftEndpointBytes, "nft", "synclab/nftables"
-	if !nft {
-		if r.About.Proxier != subject.Synclab {
+	rules, need, other := ports, ports*nftPortBytes+endpoints*nftEndpointBytes, "synclab/nftables"
+	if !ownTables {
+		if !r.About.Own {
 			rules += 3 * endpoints
 		}
-		need, tool, other = rules*nftRuleBytes, "iptables-nft-restore", "synclab/iptables-nft-tree or synclab/iptables-legacy"
+		need, other = rules*nftRuleBytes, "synclab/iptables-nft-tree or synclab/iptables-legacy"
 	}
 	if need <= limit {
 		return nil
 	}
 	fit := rules * limit / need
 	err = fmt.Errorf("about %d rules are too many for one batch of %s of an ordinary user, whose limit here is %d: "+
-		"run as root, choose a smaller N, %s, or run as root: sysctl net.core.wmem_default=%d", rules, tool, fit, other, need*2)
+		"run as root, choose a smaller N, %s, or run as root: sysctl net.core.wmem_default=%d", rules, r.About.Tool, fit, other, need*2)
 	if r.Feed == raw.FeedAPI { // the other subjects continue
 		return &host.ExceededError{Value: float64(fit), Unit: "count", Err: fmt.Errorf("not run: %w", err)}
 	}

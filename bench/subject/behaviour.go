@@ -240,7 +240,7 @@ func BehaviourOf(id string) (Behaviour, bool) {
 
 // Of returns what a subject does; empty: not known.
 func (b *Behaviour) Of(s Spec) string {
-	if s.Proxier == Synclab && s.Backend != proxier.Userspace {
+	if s.Own && s.Carrier == Rules {
 		return b.In[proxier.Iptables]
 	}
 	return b.In[s.Backend]

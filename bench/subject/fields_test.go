@@ -143,7 +143,7 @@ func TestEveryFieldHasItsEffect(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			file := ForProcess(run, Process{Mode: spec.Mode(), Node: "alder", Kubeconfig: "k", Metrics: "127.0.0.1:10249", Health: "127.0.0.1:10256"})
+			file := spec.ForProcess(run, Process{Node: "alder", Kubeconfig: "k", Metrics: "127.0.0.1:10249", Health: "127.0.0.1:10256"})
 			arrives := !slices.ContainsFunc(config.Differing(file, cfg), func(f string) bool { return f == c.field || strings.HasPrefix(f, c.field+".") })
 			lost := c.effect == ofLab || c.field == "mode" || c.field == "hostnameOverride"
 			if arrives == lost {

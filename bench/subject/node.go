@@ -4,11 +4,20 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/google/nftables"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/kube-proxy/config/v1alpha1"
 
 	"synclab/proxier/config"
 )
+
+// TableFamily is the family of tables in nf_tables.
+func TableFamily(family corev1.IPFamily) nftables.TableFamily {
+	if family == corev1.IPv6Protocol {
+		return nftables.TableFamilyIPv6
+	}
+	return nftables.TableFamilyIPv4
+}
 
 // DeviceAddresses returns the addresses that a node's namespace assigns to its device, the node IPs of proxies first. A
 // real node has its internal addresses on interfaces. A cloud often translates the external ones elsewhere, so only one

@@ -8,11 +8,12 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/kube-proxy/config/v1alpha1"
 
 	"synclab/bench/upstream"
-	"synclab/proxier"
 	"synclab/proxier/config"
+	"synclab/proxier/runner"
 	"synclab/scenarios"
 	"synclab/sim"
 )
@@ -51,29 +52,47 @@ func ProxyConfig(cfg *v1alpha1.KubeProxyConfiguration, s *scenarios.Scenario, ge
 
 // Process is what the lab decides for a subject's process.
 type Process struct {
-	Mode, Node, Kubeconfig string // an empty mode: the configuration's
-	Metrics, Health        string // addresses
-	Gate                   string // a feature gate that the mode needs; empty: none
-	Gates                  map[string]bool
+	Program, Version     string // path and version of its build; empty: this program
+	Node                 string
+	Config, Kubeconfig   string // files
+	Metrics, Health      string // addresses
+	Objects              *sim.Objects
+	SyncLog, EndpointLog string   // files of Synclab's own proxier, as the rest
+	Args                 []string // further arguments
+	Families             []corev1.IPFamily
+	Policy               runner.Policy
+	Burst                int // of the policy; 0: the default
+}
+
+// Starts returns the program of the subject's process, its arguments, and what it needs in its environment.
+func (s Spec) Starts(with Process) (path string, args, env []string) { return s.start(s, with) }
+
+// startCommand starts the command of an Exec subject.
+func startCommand(s Spec, with Process) (path string, args, env []string) {
+	words := make([]string, len(s.Command))
+	replace := strings.NewReplacer("{config}", with.Config, "{kubeconfig}", with.Kubeconfig, "{node}", with.Node)
+	for i, word := range s.Command {
+		words[i] = replace.Replace(word)
+	}
+	return words[0], words[1:], nil
 }
 
 // setByLab are the fields that ForProcess sets whatever the configuration says.
 var setByLab = []string{"clientConnection.kubeconfig", "conntrack.maxPerCore", "conntrack.min", "healthzBindAddress", "metricsBindAddress"}
 
 // ForProcess returns the configuration for a process in a namespace of the lab.
-func ForProcess(cfg *v1alpha1.KubeProxyConfiguration, p Process) *v1alpha1.KubeProxyConfiguration {
+func (s Spec) ForProcess(cfg *v1alpha1.KubeProxyConfiguration, p Process) *v1alpha1.KubeProxyConfiguration {
 	cfg = cfg.DeepCopy()
 	cfg.APIVersion, cfg.Kind = v1alpha1.SchemeGroupVersion.String(), "KubeProxyConfiguration"
-	if p.Mode != "" {
-		cfg.Mode = v1alpha1.ProxyMode(p.Mode)
-	}
-	if cfg.FeatureGates == nil && (p.Gate != "" || len(p.Gates) > 0) {
+	cfg.Mode = cmp.Or(v1alpha1.ProxyMode(s.ConfigMode()), cfg.Mode)
+	gate, gates := s.Gate(p.Version), s.GateValues()
+	if cfg.FeatureGates == nil && (gate != "" || len(gates) > 0) {
 		cfg.FeatureGates = map[string]bool{}
 	}
-	if p.Gate != "" {
-		cfg.FeatureGates[p.Gate] = true
+	if gate != "" {
+		cfg.FeatureGates[gate] = true
 	}
-	maps.Copy(cfg.FeatureGates, p.Gates)
+	maps.Copy(cfg.FeatureGates, gates)
 	cfg.HostnameOverride, cfg.ClientConnection.Kubeconfig = p.Node, p.Kubeconfig
 	cfg.MetricsBindAddress, cfg.HealthzBindAddress = p.Metrics, p.Health
 	// The size of the conntrack table belongs to the machine. A namespace cannot set it, and kube-proxy exits if it
@@ -83,13 +102,12 @@ func ForProcess(cfg *v1alpha1.KubeProxyConfiguration, p Process) *v1alpha1.KubeP
 	return cfg
 }
 
-// Mode returns the mode in which a subject reads its configuration; empty: the configuration's.
-func (s Spec) Mode() string {
-	switch s.Backend {
-	case proxier.Nftables, proxier.Iptables, IPVS:
-		return string(s.Backend)
+// ConfigMode returns the mode in which a subject reads its configuration; empty: the configuration's.
+func (s Spec) ConfigMode() string {
+	if s.Carrier == Relay {
+		return ""
 	}
-	return ""
+	return string(s.Backend)
 }
 
 // CheckConfig checks a configuration of a run for the modes and versions of its subjects. It returns what they do
@@ -101,7 +119,7 @@ func CheckConfig(file, run *v1alpha1.KubeProxyConfiguration, names []string, ver
 		if err != nil {
 			return nil, err
 		}
-		mode := cmp.Or(s.Mode(), string(file.Mode))
+		mode := cmp.Or(s.ConfigMode(), string(file.Mode))
 		if mode != string(file.Mode) {
 			others = append(others, s.Name)
 		}

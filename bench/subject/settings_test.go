@@ -39,7 +39,7 @@ func TestSuffixes(t *testing.T) {
 			t.Errorf("%s of records: %+v, %v", s.Name, again, err)
 		}
 		if plain, _, _ := strings.Cut(c.text, "+"); s.Backend != "" {
-			if base, err := Parse(plain); err != nil || base.RulesetReader() != s.RulesetReader() || base.Tool() != s.Tool() {
+			if base, err := Parse(plain); err != nil || base.RulesetReader != s.RulesetReader || base.Tool != s.Tool {
 				t.Errorf("%s is read in another way than %s", c.text, plain)
 			}
 		}

@@ -11,13 +11,13 @@ import (
 
 	"synclab/bench/shim"
 	"synclab/bench/upstream"
-	"synclab/bench/visible"
 	"synclab/proxier"
 	"synclab/proxier/iptables"
 	"synclab/scenarios"
 )
 
-// Spec is a proxy that can be measured: a proxier and its backend.
+// Spec is a proxy that can be measured: a proxier and its mode. What it can do is in its fields and methods: no other package
+// compares the name of a proxier, a backend or a variant. Zero means that the lab does not know, as of Exec subjects.
 type Spec struct {
 	// Name as in records: "synclab/iptables-legacy", "kube-proxy/nftables", "kube-proxy@v1.34.2/nftables",
 	// "synclab@src:NAME/nftables", "exec:NAME", with the suffixes of its settings: "synclab/nftables+tuned".
@@ -32,54 +32,96 @@ type Spec struct {
 	Source string
 	// ConfigFile and ToolsRoot are the paths behind Config and Tools. Records have only these names.
 	ConfigFile, ToolsRoot string
+	// Command of an Exec subject: words, in which a run replaces {config}, {kubeconfig} and {node}.
+	Command []string
+	// Own: it is Synclab's own proxier, which can run in the lab's process, logs each sync, and whose exact rules are known.
+	Own bool
+	// HasMetrics: it serves metrics under kube-proxy's names, and answers at the health check NodePorts of Services. Exec
+	// subjects may.
+	HasMetrics bool
+	// Stdin is what its process reads when it starts.
+	Stdin string
+	start func(Spec, Process) (path string, args, env []string)
+	Mode
+}
+
+// Mode is what a proxier writes into the kernel, and how. Its name is the second part of a subject's name.
+type Mode struct {
+	mode string
 	// Backend of the proxier; empty if the lab does not know it.
 	Backend proxier.BackendKind
 	// Variant of iptables; empty for other backends.
 	Variant iptables.Variant
 	// Layout of the iptables rules of the lab's own proxier; empty: classic, or none.
 	Layout iptables.Layout
-	// Command of an Exec subject: words, in which a run replaces {config}, {kubeconfig} and {node}.
-	Command []string
+	// Carrier decides where packets go.
+	Carrier Carrier
+	// Tables are its own tables in nf_tables.
+	Tables []string
+	// RulesetReader is the reader of its rules, for package visible; empty: to be detected.
+	RulesetReader string
+	// Tool writes its rules; empty: none that the lab knows.
+	Tool string
+	// FullSyncHourly: it writes everything each hour, also in clusters of more than backend.LargeCluster endpoints.
+	FullSyncHourly bool
+	// CanaryLocks: its check of the canary chain takes the xtables lock. A check that fails counts as a flush.
+	CanaryLocks bool
+	// Superlinear: its syncs take more time per Service in larger clusters, so that the first cells of a plan are small.
+	Superlinear bool
+	// kernel returns an error if the machine's kernel lacks what it needs; nil: every kernel has that.
+	kernel func() error
 }
+
+// Carrier decides where packets go. The zero value is that of Exec subjects, whose carrier the lab does not know.
+type Carrier int
+
+const (
+	// Rules of iptables or nftables alone.
+	Rules Carrier = iota + 1
+	// VirtualServers of IPVS.
+	VirtualServers
+	// Relay is the proxier's process, to which rules lead.
+	Relay
+	// Sockets: BPF programs choose endpoints at the sockets of the node. It writes BPF maps and no tables.
+	Sockets
+)
 
 // The proxiers of a Spec.
 const (
 	Synclab   = "synclab"
 	KubeProxy = "kube-proxy"
-	// Cilium is the control plane of Cilium's load balancer. It writes BPF maps, over which package socketlb runs Cilium's
-	// programs.
-	Cilium = "cilium"
-	Exec   = "exec"
+	Cilium    = "cilium"
+	Exec      = "exec"
 )
 
 // IPVS is a backend of kube-proxy that Synclab's own proxier does not have. Not every kernel has it.
 const IPVS proxier.BackendKind = "ipvs"
 
 // All returns all subjects that have names.
-func All() []Spec {
-	return []Spec{
-		{Name: "synclab/iptables-legacy", Proxier: Synclab, Backend: proxier.Iptables, Variant: iptables.Legacy},
-		{Name: "synclab/iptables-nft", Proxier: Synclab, Backend: proxier.Iptables, Variant: iptables.Nft},
-		{Name: "synclab/iptables-legacy-tree", Proxier: Synclab, Backend: proxier.Iptables, Variant: iptables.Legacy, Layout: iptables.Tree},
-		{Name: "synclab/iptables-nft-tree", Proxier: Synclab, Backend: proxier.Iptables, Variant: iptables.Nft, Layout: iptables.Tree},
-		{Name: "synclab/nftables", Proxier: Synclab, Backend: proxier.Nftables},
-		{Name: "synclab/userspace", Proxier: Synclab, Backend: proxier.Userspace, Variant: iptables.Legacy},
-		{Name: "kube-proxy/iptables-legacy", Proxier: KubeProxy, Backend: proxier.Iptables, Variant: iptables.Legacy},
-		{Name: "kube-proxy/iptables-nft", Proxier: KubeProxy, Backend: proxier.Iptables, Variant: iptables.Nft},
-		{Name: "kube-proxy/nftables", Proxier: KubeProxy, Backend: proxier.Nftables},
-		{Name: "kube-proxy/ipvs", Proxier: KubeProxy, Backend: IPVS},
-		{Name: "cilium/lb", Proxier: Cilium},
+func All() []Spec { return slices.Concat(synclabs(), kubeProxies(), ciliums()) }
+
+// with returns the subjects of a proxier, one for each mode.
+func (s Spec) with(modes ...Mode) (all []Spec) {
+	for _, m := range modes {
+		s.Name, s.Mode = s.Proxier+"/"+m.mode, m
+		all = append(all, s)
+	}
+	return all
+}
+
+// iptablesRules is the mode of a proxier that writes kube-proxy's rules with iptables-restore.
+func iptablesRules(variant iptables.Variant) Mode {
+	name := "iptables-" + string(variant)
+	return Mode{
+		mode: name, Backend: proxier.Iptables, Variant: variant, Carrier: Rules, RulesetReader: name,
+		Tool: iptables.Binary(variant, corev1.IPv4Protocol, "restore"),
 	}
 }
 
 // Own returns the lab's own proxier with each backend whose rules alone carry packets.
 func Own() []Spec {
-	return slices.DeleteFunc(All(), func(s Spec) bool { return s.Proxier != Synclab || !s.RulesCarry() })
+	return slices.DeleteFunc(All(), func(s Spec) bool { return !s.Own || !s.RulesCarry() })
 }
-
-// OwnTables are the nf_tables tables of each proxier with the backend nftables. The lab's own proxier has two: it fills
-// one while packets still traverse the other.
-var OwnTables = map[string][]string{Synclab: {"synclab", "synclab-2"}, KubeProxy: {"kube-proxy"}}
 
 // Parse returns the subject with a name, which may have a version, "kube-proxy@v1.34.2/nftables", a revision of Synclab,
 // "synclab@HEAD~1/nftables", or a checkout of either, "kube-proxy@src:NAME=DIR/nftables". It makes a subject of
@@ -91,7 +133,7 @@ func Parse(text string) (Spec, error) {
 		if name == "" || len(words) == 0 {
 			return Spec{}, fmt.Errorf("subject %q: want exec:NAME=COMMAND ARG…", text)
 		}
-		return Spec{Proxier: Exec, Command: words}.withSettings(Exec + ":" + name)
+		return Spec{Proxier: Exec, Command: words, start: startCommand}.withSettings(Exec + ":" + name)
 	}
 	program, mode := cutMode(text)
 	proxier, build, built := strings.Cut(program, "@")
@@ -114,6 +156,13 @@ func Parse(text string) (Spec, error) {
 		known = append(known, s.Name)
 	}
 	return Spec{}, fmt.Errorf("subject %q is not known; want one of %s, kube-proxy@VERSION/…, synclab@REVISION/…, either@src:NAME=DIR/…, or exec:NAME=COMMAND…", text, strings.Join(known, ", "))
+}
+
+// Named returns the subject with a name. Nothing is known of a name that Parse refuses, such as that of an Exec subject in
+// records, which have no commands.
+func Named(name string) Spec {
+	s, _ := Parse(name)
+	return s
 }
 
 // cutMode splits "kube-proxy@src:NAME=DIR/nftables+config:NAME=FILE" before the mode. Folders and files have slashes and
@@ -173,8 +222,21 @@ func (s Spec) Program() string {
 }
 
 // IsKubeProxy reports whether a name is that of a kube-proxy, of any version.
-func IsKubeProxy(name string) bool {
-	return strings.HasPrefix(name, KubeProxy+"/") || strings.HasPrefix(name, KubeProxy+"@")
+func IsKubeProxy(name string) bool { return IsBaseline(name) || strings.HasPrefix(name, KubeProxy+"@") }
+
+// IsBaseline reports whether a name is that of a kube-proxy of the run's version, with which others are compared.
+func IsBaseline(name string) bool { return strings.HasPrefix(name, KubeProxy+"/") }
+
+// Baseline returns the kube-proxy with default settings that writes to the same tables as the subject, with any version and
+// layout. It is empty if unknown.
+func (s Spec) Baseline() string {
+	switch {
+	case s.Variant != "":
+		return KubeProxy + "/iptables-" + string(s.Variant)
+	case s.Backend != "":
+		return KubeProxy + "/" + string(s.Backend)
+	}
+	return ""
 }
 
 // Build builds the subject's program if necessary, and returns its path and version. A kube-proxy is that of the run's
@@ -193,37 +255,12 @@ func (s Spec) Build(ctx context.Context, run upstream.Options) (path, version st
 	return "", "", nil
 }
 
-// Gate returns the feature gate that a version of kube-proxy needs for the subject's mode; empty: none. Mode nftables was
-// behind a gate before 1.31. Later versions may refuse the gate.
-func (s Spec) Gate(version string) string {
-	minor := upstream.Minor(version)
-	if s.Proxier == KubeProxy && s.Backend == proxier.Nftables && minor > 0 && minor < 31 {
-		return "NFTablesProxyMode"
-	}
-	return ""
-}
-
-// Tool returns the tool that writes the subject's rules; empty: none that the lab knows. The lab's own proxier needs
-// none for nftables, because it uses netlink.
-func (s Spec) Tool() string {
-	switch {
-	case s.Variant != "":
-		return iptables.Binary(s.Variant, corev1.IPv4Protocol, "restore")
-	case s.Backend == proxier.Nftables && s.Proxier != Synclab:
-		return "nft"
-	case s.Backend == IPVS:
-		return "ipset"
-	}
-	return ""
-}
-
 // Available returns an error if the machine lacks the tool that writes the subject's rules.
 func (s Spec) Available() error {
-	tool := s.Tool()
-	if tool == "" {
+	if s.Tool == "" {
 		return nil
 	}
-	if _, err := iptables.FindBinary(tool); err != nil {
+	if _, err := iptables.FindBinary(s.Tool); err != nil {
 		return fmt.Errorf("subject %s: %w", s.Name, err)
 	}
 	return nil
@@ -242,9 +279,8 @@ func withTools(names []string, has func(tool string) bool) (there []string, lack
 	var tools []string
 	without := map[string][]string{} // by tool
 	for _, name := range names {
-		subject, err := Parse(name)
-		tool := subject.Tool()
-		if err != nil || tool == "" || has(tool) {
+		tool := Named(name).Tool
+		if tool == "" || has(tool) {
 			there = append(there, name)
 			continue
 		}
@@ -265,7 +301,7 @@ func withTools(names []string, has func(tool string) bool) (there []string, lack
 // kernel.SendLimit). Without iptables it is nftables, which needs no tool.
 func DefaultSubjects() []string {
 	for _, subject := range All() {
-		if subject.Proxier == Synclab && subject.Available() == nil {
+		if subject.Own && subject.Available() == nil {
 			return []string{subject.Name}
 		}
 	}
@@ -277,7 +313,7 @@ func DefaultSubjects() []string {
 func ComparedSubjects() []string {
 	var names []string
 	for _, subject := range All() {
-		if subject.Layout == "" && subject.RulesCarry() {
+		if !subject.Tree() && subject.RulesCarry() {
 			names = append(names, subject.Name)
 		}
 	}
@@ -297,35 +333,46 @@ func TargetSubjects(s *scenarios.Scenario) []string {
 	return names
 }
 
-// RulesetReader returns the reader of the subject's rules, for package visible; empty: to be detected.
-func (s Spec) RulesetReader() string {
+// KnownBackend reports whether the lab knows the subject's backend, so that it can read, count and empty its rules.
+func (s Spec) KnownBackend() bool { return s.Backend != "" }
+
+// Iptables reports whether iptables-save prints the subject's rules.
+func (s Spec) Iptables() bool { return s.Variant != "" }
+
+// Legacy reports whether the subject's rules are in legacy tables, so that its tools take the xtables lock.
+func (s Spec) Legacy() bool { return s.Variant == iptables.Legacy }
+
+// Nftables reports whether the subject's rules are in tables of its own in nf_tables.
+func (s Spec) Nftables() bool { return len(s.Tables) > 0 }
+
+// Tree reports whether a tree of address prefixes dispatches packets to Services.
+func (s Spec) Tree() bool { return s.Layout == iptables.Tree }
+
+// Classic reports whether the subject writes kube-proxy's rules of mode iptables, as in layout classic.
+func (s Spec) Classic() bool { return s.Carrier == Rules && s.Iptables() && !s.Tree() }
+
+// KernelInterface is the kernel interface that most of the subject's writes use: legacy or nf_tables. It is empty if
+// unknown. No tool writes the servers of IPVS, and a Relay has far fewer rules.
+func (s Spec) KernelInterface() string {
 	switch {
-	case s.Backend == proxier.Nftables && s.Proxier == Synclab:
-		return visible.SynclabNftables
-	case s.Backend == proxier.Nftables:
-		return visible.Nftables
-	case s.Backend == IPVS:
-		return visible.IPVS
-	case s.Backend == proxier.Userspace:
-		return visible.Userspace
-	case s.Proxier == Cilium:
-		return visible.Cilium
-	case s.Variant != "":
-		return "iptables-" + string(s.Variant)
+	case s.Carrier != Rules:
+		return ""
+	case s.Legacy():
+		return "legacy"
 	}
-	return ""
+	return "nf_tables"
 }
 
-// HasTools reports whether the subject writes rules with tools, which the shim sees.
-func (s Spec) HasTools() bool {
-	return s.Proxier != Cilium && (s.Proxier != Synclab || s.Backend != proxier.Nftables)
+// CheckKernel returns an error if the machine's kernel lacks what the subject needs.
+func (s Spec) CheckKernel() error {
+	if s.kernel == nil {
+		return nil
+	}
+	return s.kernel()
 }
 
-// HasMetrics reports whether the subject serves metrics under kube-proxy's names. Exec subjects may.
-func (s Spec) HasMetrics() bool { return s.Proxier == Synclab || s.Proxier == KubeProxy }
-
-// ServesHealthPorts reports whether the subject is known to answer at the health check NodePorts of Services.
-func (s Spec) ServesHealthPorts() bool { return s.HasMetrics() }
+// HasTools reports whether the subject writes rules with tools, which the shim sees. Exec subjects may.
+func (s Spec) HasTools() bool { return s.Tool != "" || len(s.Command) > 0 }
 
 // OldHealthPorts reports whether answers at health check NodePorts may lack what kube-proxy 1.30 and later put there:
 // serviceProxyHealthy, and a header with the number of endpoints.
@@ -336,25 +383,14 @@ func (s Spec) OldHealthPorts(version string) bool {
 
 // ClusterIPsOnly reports whether packets to other addresses of Services reach no endpoint: Cilium has further programs for
 // them, which Synclab does not run.
-func (s Spec) ClusterIPsOnly() bool { return s.Proxier == Cilium }
+func (s Spec) ClusterIPsOnly() bool { return s.Carrier == Sockets }
 
-// Stdin is what the subject's process reads when it starts: the program of Cilium waits for commands.
-func (s Spec) Stdin() string {
-	if s.Proxier == Cilium {
-		return "hive/start\n"
-	}
-	return ""
-}
-
-// RulesCarry reports whether rules of iptables or nftables alone decide where packets go. The lab does not know that of
-// Exec subjects.
-func (s Spec) RulesCarry() bool {
-	return s.Backend != IPVS && s.Backend != proxier.Userspace && s.Proxier != Cilium
-}
+// RulesCarry reports whether rules of iptables or nftables alone decide where packets go. Those of Exec subjects may.
+func (s Spec) RulesCarry() bool { return s.Carrier == Rules || s.Carrier == 0 }
 
 // OfProcess reports whether the subject can only be measured as a separate process.
 func (s Spec) OfProcess() bool {
-	return s.Backend == proxier.Userspace || s.Version != "" || s.Settings.OfProcess()
+	return s.Carrier == Relay || s.Version != "" || s.Settings.OfProcess()
 }
 
 // Writes reports whether a call writes rules of the subject's backend.

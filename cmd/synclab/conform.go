@@ -108,7 +108,7 @@ could not compare: that says nothing about the proxiers.`,
 		cmd.MarkFlagsMutuallyExclusive("verdicts", flag)
 	}
 	cmd.MarkFlagsMutuallyExclusive("filename", "random")
-	terminal.Complete(cmd, "variant", string(iptables.Legacy), string(iptables.Nft))
+	terminal.Complete(cmd, "variant", variants...)
 	terminal.Complete(cmd, "family", string(corev1.IPv4Protocol), string(corev1.IPv6Protocol))
 	terminal.Complete(cmd, "random")
 	terminal.Complete(cmd, "workers")
@@ -184,7 +184,7 @@ func (f *conformFlags) request(cmd *cobra.Command, args []string, s streams) (q 
 	switch {
 	case f.random < 0 || f.workers < 1:
 		return q, badUsage(cmd, "--random %d, --workers %d: want at least 1", f.random, f.workers)
-	case f.variant != "" && q.Limit.Variant != iptables.Legacy && q.Limit.Variant != iptables.Nft:
+	case f.variant != "" && !slices.Contains(variants, f.variant):
 		return q, badUsage(cmd, "--variant %q: want legacy or nft", f.variant)
 	case len(f.then) > 0 && len(f.manifests.paths) == 0:
 		return q, badUsage(cmd, "--then needs -f, which is not given")
@@ -306,11 +306,12 @@ func rulesSubjects(cmd *cobra.Command, names []string) (first, second conform.Su
 	}
 	both := make([]conform.Subject, 2)
 	for i, name := range names {
-		proxier, variant, _ := strings.Cut(name, "/iptables-")
-		if proxier != "synclab" && proxier != "kube-proxy" || variant != string(iptables.Legacy) && variant != string(iptables.Nft) {
+		known := subject.All()
+		at := slices.IndexFunc(known, func(s subject.Spec) bool { return s.Name == name && s.Classic() })
+		if at < 0 {
 			return first, second, badUsage(cmd, "--subjects: conform compares iptables-legacy and iptables-nft of synclab and kube-proxy, not %s", name)
 		}
-		both[i] = conform.Subject{KubeProxy: proxier == "kube-proxy", Variant: iptables.Variant(variant)}
+		both[i] = conform.Subject{KubeProxy: !known[at].Own, Variant: known[at].Variant}
 	}
 	return both[0], both[1], nil
 }

@@ -61,7 +61,7 @@ func TestFaults(t *testing.T) {
 			if err != nil || about.Available() != nil {
 				t.Skipf("%v %v", err, about.Available())
 			}
-			env := &pass.Env{Assignment: pass.Assignment{Feed: raw.FeedAPI, Subject: name}, About: about, Variant: about.Variant}
+			env := &pass.Env{Assignment: pass.Assignment{Feed: raw.FeedAPI, Subject: name}, About: about}
 			out := filepath.Join(t.TempDir(), "run")
 			status, stdout, stderr := invoke(t, "run", smallFaults(t), "--feed", env.Feed, "--subjects", name, "--reps", "1",
 				"--dump-iptables", "--out", out)

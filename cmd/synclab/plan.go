@@ -351,10 +351,7 @@ func (f *planFlags) chosen(cmd *cobra.Command, cfg *v1alpha1.KubeProxyConfigurat
 	if err != nil {
 		return nil, badUsage(cmd, "--today: %w", err)
 	}
-	isToday := func(text string) bool {
-		other, err := subject.Parse(text)
-		return err == nil && other.Name == about.Name
-	}
+	isToday := func(text string) bool { return subject.Named(text).Name == about.Name }
 	if len(f.subjects.names) > 0 && !slices.ContainsFunc(list, isToday) {
 		return nil, badUsage(cmd, "--today %s is not among --subjects", today)
 	}
@@ -367,10 +364,7 @@ const memoryFactor = 4
 // buildKubeProxy builds kube-proxy if a subject needs it. If that fails, as without a network, the default subjects that need it
 // are left out.
 func (f *planFlags) buildKubeProxy(ctx context.Context, s streams, p *planRun) error {
-	needs := func(text string) bool {
-		about, err := subject.Parse(text)
-		return err == nil && about.Program() == subject.KubeProxy
-	}
+	needs := func(text string) bool { return subject.IsBaseline(subject.Named(text).Name) }
 	if !slices.ContainsFunc(p.subjects, needs) {
 		return nil
 	}

@@ -16,7 +16,6 @@ import (
 	"synclab/bench/subject"
 	"synclab/bench/upstream"
 	"synclab/bench/visible"
-	"synclab/proxier"
 	"synclab/proxier/iptables"
 )
 
@@ -111,7 +110,7 @@ func TestRunThroughTheAPI(t *testing.T) {
 			}
 		}
 		about, err := subject.Parse(name)
-		if calls := count(records, name, raw.ToolCalls); err != nil || calls > 0 != (about.Backend == proxier.Iptables) {
+		if calls := count(records, name, raw.ToolCalls); err != nil || calls > 0 != about.HasTools() {
 			t.Errorf("%s: %d tool_calls, %v", name, calls, err)
 		}
 		if n := count(records, name, raw.NetworkProgrammingLatency); n != 5 {

@@ -338,8 +338,7 @@ func usualSubject(cmd *cobra.Command, o *runOptions, beside bool) {
 	if !beside {
 		return
 	}
-	_, mode, _ := strings.Cut(o.subjects[0], "/")
-	if other := subject.KubeProxy + "/" + mode; upstream.IsBuilt(cmd.Context(), o.kubeProxy) {
+	if other := subject.Named(o.subjects[0]).Baseline(); upstream.IsBuilt(cmd.Context(), o.kubeProxy) {
 		o.subjects = append(o.subjects, other)
 		fmt.Fprintf(cmd.ErrOrStderr(), "beside it: %s; --subjects or SUBJECTS chooses others\n", other)
 	} else {

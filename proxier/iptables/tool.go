@@ -63,6 +63,14 @@ func Binary(variant Variant, family corev1.IPFamily, tool string) string {
 	return name
 }
 
+// LockWait are the arguments with which a tool waits a minute for the xtables lock, which only variant legacy has.
+func LockWait(variant Variant) []string {
+	if variant == Legacy {
+		return []string{"-w", "60"}
+	}
+	return nil
+}
+
 // sbin are the folders that an ordinary user's PATH may lack.
 var sbin = []string{"/usr/sbin", "/sbin", "/usr/local/sbin"}
 

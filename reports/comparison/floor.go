@@ -6,7 +6,6 @@ import (
 
 	"synclab/bench/raw"
 	"synclab/bench/subject"
-	"synclab/proxier"
 	"synclab/reports/records"
 )
 
@@ -35,21 +34,6 @@ func PlacesOf(sides []Side) []string {
 	return records.Distinct(places)
 }
 
-// kernelInterface is the kernel interface that a subject writes rules to; empty if unknown.
-func kernelInterface(name string) string {
-	s, err := subject.Parse(name)
-	switch {
-	case err != nil || s.Backend == "":
-		return ""
-	case s.Backend == subject.IPVS, s.Backend == proxier.Userspace:
-		// No tool writes the servers of IPVS. Mode userspace writes far fewer rules than the other modes.
-		return ""
-	case s.Variant == "legacy":
-		return "legacy"
-	}
-	return "nf_tables"
-}
-
 // FloorsOf returns the kernel floors of a cell's sides.
 func FloorsOf(sides []Side) []Floor {
 	var floors []Floor
@@ -59,7 +43,7 @@ func FloorsOf(sides []Side) []Floor {
 				least := Floor{Interface: through, Metric: metric, Place: place}
 				for _, side := range sides {
 					f := side.Figure(metric)
-					if side.place == place && kernelInterface(side.Subject) == through && f != nil && f.Value > 0 && !f.Stopped && (least.Series == "" || f.Value < least.Value) {
+					if side.place == place && subject.Named(side.Subject).KernelInterface() == through && f != nil && f.Value > 0 && !f.Stopped && (least.Series == "" || f.Value < least.Value) {
 						least.Value, least.Series = f.Value, side.Series
 					}
 				}
@@ -75,7 +59,7 @@ func FloorsOf(sides []Side) []Floor {
 // Floor returns the kernel floor of a side's sync; nil if unknown.
 func (c CellComparison) Floor(side Side, sync string) *Floor {
 	i := slices.IndexFunc(c.Floors, func(f Floor) bool {
-		return f.Metric == FigureOf(sync).Kernel && f.Interface == kernelInterface(side.Subject) && f.Place == side.place
+		return f.Metric == FigureOf(sync).Kernel && f.Interface == subject.Named(side.Subject).KernelInterface() && f.Place == side.place
 	})
 	if i < 0 {
 		return nil

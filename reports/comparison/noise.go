@@ -19,8 +19,8 @@ type Noise struct {
 // Synclab's proxier writes too in layout classic, and as many of them if they were counted.
 func sameRules(a, b Side) bool {
 	classic := func(s Side) (iptables.Variant, bool) {
-		about, err := subject.Parse(s.Subject)
-		return about.Variant, err == nil && about.Variant != "" && about.RulesCarry() && (about.Layout == "" || about.Layout == iptables.Classic)
+		about := subject.Named(s.Subject)
+		return about.Variant, about.Classic()
 	}
 	va, okA := classic(a)
 	vb, okB := classic(b)

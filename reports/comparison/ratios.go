@@ -183,24 +183,9 @@ func OverallBaseline(sides []Side) int {
 	return max(0, slices.IndexFunc(sides, func(s Side) bool { return subject.IsKubeProxy(s.Subject) }))
 }
 
-// kubeProxyLike returns the kube-proxy with default settings that writes to the same tables as a subject, with any
-// version and layout. It is empty if unknown.
-func kubeProxyLike(name string) string {
-	s, err := subject.Parse(name)
-	switch {
-	case err != nil:
-		return ""
-	case s.Variant != "":
-		return subject.KubeProxy + "/iptables-" + string(s.Variant)
-	case s.Backend != "":
-		return subject.KubeProxy + "/" + string(s.Backend)
-	}
-	return ""
-}
-
 // variantBaseline is kube-proxy with a side's backend and default settings, preferably of the same run.
 func variantBaseline(sides []Side, of Side) (int, bool) {
-	like := kubeProxyLike(of.Subject)
+	like := subject.Named(of.Subject).Baseline()
 	if like == "" || like == of.Subject {
 		return 0, false
 	}

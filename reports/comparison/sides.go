@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"strings"
 
 	"synclab/bench/raw"
 	"synclab/bench/subject"
@@ -205,6 +204,6 @@ func ExceededOf(c *records.Samples) []Exceeded {
 func (c CellComparison) Compared() []Side {
 	others := slices.ContainsFunc(c.Sides, func(side Side) bool { return !subject.IsKubeProxy(side.Subject) })
 	return slices.DeleteFunc(slices.Clone(c.Sides), func(side Side) bool {
-		return c.Nearest(side) == "" || others && strings.HasPrefix(side.Subject, subject.KubeProxy+"/")
+		return c.Nearest(side) == "" || others && subject.IsBaseline(side.Subject)
 	})
 }

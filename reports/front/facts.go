@@ -401,7 +401,7 @@ func ranking(c *comparison.CellComparison) verdict.Ranking {
 // isMode reports whether a side is the run's kube-proxy in one of its modes.
 func isMode(c *comparison.CellComparison, side comparison.Side) bool {
 	plain := func(s comparison.Side) bool {
-		return strings.HasPrefix(s.Subject, subject.KubeProxy+"/") && !strings.Contains(s.Subject, "+")
+		return subject.IsBaseline(s.Subject) && !strings.Contains(s.Subject, "+")
 	}
 	return side.Series != c.Baseline && plain(side) && plain(c.SideOf(c.Baseline))
 }

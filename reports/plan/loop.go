@@ -12,9 +12,7 @@ import (
 
 	"synclab/bench"
 	"synclab/bench/subject"
-	"synclab/proxier"
 	"synclab/proxier/backend"
-	"synclab/proxier/iptables"
 	"synclab/proxier/runner"
 )
 
@@ -34,21 +32,6 @@ const (
 	lockWait = 5.0
 )
 
-// hourly reports whether a subject writes everything each hour. kube-proxy's mode nftables does, whatever the size.
-func hourly(c *Cluster, name string) bool {
-	about, err := subject.Parse(name)
-	if err == nil && about.Proxier == subject.KubeProxy && about.Backend == proxier.Nftables {
-		return true
-	}
-	return float64(c.Services)*c.Endpoints <= backend.LargeCluster
-}
-
-// hasCanary reports whether a held lock makes a subject write everything.
-func hasCanary(name string) bool {
-	about, err := subject.Parse(name)
-	return err == nil && about.Proxier == subject.KubeProxy && about.Variant == iptables.Legacy
-}
-
 func (q *Question) syncPeriod() time.Duration { return cmp.Or(q.SyncPeriod, usualSyncPeriod) }
 
 // setting returns that of a cell: the one that it confirms, else the one in use.
@@ -62,15 +45,10 @@ func (q *Question) setting(confirms string) bench.Setting {
 }
 
 // options returns those of a subject's runner.
-func (q *Question) options(name string, s bench.Setting) runner.Options {
-	about, err := subject.Parse(name)
+func (q *Question) options(about subject.Spec, s bench.Setting) runner.Options {
 	period := s.MinSyncPeriod
-	o := runner.Options{Policy: s.Policy, MinInterval: period, MaxInterval: max(fullPeriod, period), RetryInterval: max(q.syncPeriod(), period)}
-	if o.Policy == "" && err == nil {
-		o.Policy = about.Policy
-	}
-	o.Policy = cmp.Or(o.Policy, runner.CompletionToStart)
-	if about.Proxier != subject.Synclab {
+	o := runner.Options{Policy: cmp.Or(s.Policy, about.Policy, runner.CompletionToStart), MinInterval: period, MaxInterval: max(fullPeriod, period), RetryInterval: max(q.syncPeriod(), period)}
+	if !about.Own {
 		o.FirstRetry = o.RetryInterval
 	}
 	return o
@@ -248,12 +226,14 @@ var epoch = time.Unix(0, 0)
 func nanoseconds(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
 func newLoop(q *Question, name string, c *Cluster, measured *costs, s bench.Setting, rng *rand.Rand) (*loop, error) {
-	schedule, err := runner.NewSchedule(q.options(name, s), epoch)
+	about := subject.Named(name)
+	schedule, err := runner.NewSchedule(q.options(about, s), epoch)
 	if err != nil {
 		return nil, fmt.Errorf("plan: %s: %w", name, err)
 	}
-	l := &loop{schedule: schedule, costs: measured, rng: rng, hourly: hourly(c, name), canary: hasCanary(name), each: 1, period: q.syncPeriod().Seconds(), pools: map[int][]float64{}}
-	if about, err := subject.Parse(name); err == nil && about.Proxier == subject.Synclab {
+	hourly := about.FullSyncHourly || float64(c.Services)*c.Endpoints <= backend.LargeCluster
+	l := &loop{schedule: schedule, costs: measured, rng: rng, hourly: hourly, canary: about.CanaryLocks, each: 1, period: q.syncPeriod().Seconds(), pools: map[int][]float64{}}
+	if about.Own {
 		l.services = float64(c.Services)
 	}
 	return l, nil

@@ -146,8 +146,8 @@ func (s *SubjectAnswer) confirmedText() string {
 
 // snippet is the part of a KubeProxyConfiguration that is recommended; empty for programs that do not read one.
 func (s *SubjectAnswer) snippet() string {
-	about, err := subject.Parse(s.Name)
-	if err != nil || about.Backend == "" || about.Proxier == subject.Cilium || s.Recommended == nil {
+	about := subject.Named(s.Name)
+	if !about.KnownBackend() || s.Recommended == nil {
 		return ""
 	}
 	text := fmt.Sprintf("apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nmode: %s\n%s:\n  minSyncPeriod: %s\n", about.Backend, about.Backend, s.Recommended.MinSyncPeriod)

@@ -113,25 +113,13 @@ func (s *Summary) MoveTiles() []doc.Tile {
 
 // differences names the behaviours that concern some Services, with their source.
 func (m *Move) differences() (texts []string) {
-	from, fromErr := subject.Parse(parsable(m.From))
-	to, toErr := subject.Parse(parsable(m.To))
-	if fromErr != nil || toErr != nil {
-		return nil
-	}
+	from, to := subject.Named(m.From), subject.Named(m.To)
 	for _, id := range slices.Sorted(maps.Keys(m.Differs)) {
-		if b, known := subject.BehaviourOf(id); known {
+		if b, known := subject.BehaviourOf(id); known && b.Differs(from, to) {
 			texts = append(texts, fmt.Sprintf("%s, %s: now %s; afterwards %s [%s]", id, doc.Plural(m.Differs[id], "Service"), b.Of(from), b.Of(to), b.Source))
 		}
 	}
 	return texts
-}
-
-// parsable gives the name of an exec subject a command, which records do not have.
-func parsable(name string) string {
-	if strings.HasPrefix(name, subject.Exec+":") {
-		return name + "=?"
-	}
-	return name
 }
 
 // byProtocol describes the flows that failed or were misrouted, of new or of long-lived flows; empty: none.

@@ -154,9 +154,7 @@ func explainedBy(d verdictDifference, reference, other string) string {
 	if known := knownVerdicts[d.target]; known != "" {
 		return known
 	}
-	from, err := subject.Parse(reference)
-	to, otherErr := subject.Parse(other)
-	if b, known := subject.BehaviourOf(d.kind); known && err == nil && otherErr == nil && b.Differs(from, to) {
+	if b, known := subject.BehaviourOf(d.kind); known && b.Differs(subject.Named(reference), subject.Named(other)) {
 		return b.ID
 	}
 	return "nothing"
