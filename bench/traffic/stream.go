@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+
+	"synclab/kube/inet"
 )
 
 // stream is the open loop: one thread in the clients' namespace.
@@ -101,7 +103,8 @@ func newStream(o Stream, clock monotonic, tell func(Result)) (*stream, error) {
 	}
 	byFamily := map[corev1.IPFamily][]netip.Addr{}
 	for _, addr := range o.Clients {
-		byFamily[familyOf(addr)] = append(byFamily[familyOf(addr)], addr)
+		family := inet.FamilyOf(addr)
+		byFamily[family] = append(byFamily[family], addr)
 	}
 	holder := map[corev1.IPFamily]*sourcePorts{}
 	for family, addrs := range byFamily {
@@ -113,13 +116,6 @@ func newStream(o Stream, clock monotonic, tell func(Result)) (*stream, error) {
 	}
 	s.holdFlows(holder)
 	return s, nil
-}
-
-func familyOf(a netip.Addr) corev1.IPFamily {
-	if a.Is4() {
-		return corev1.IPv4Protocol
-	}
-	return corev1.IPv6Protocol
 }
 
 func (s *stream) watch(fd int) error {

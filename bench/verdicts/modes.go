@@ -6,9 +6,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	utilnet "k8s.io/utils/net"
 	"k8s.io/utils/ptr"
 
+	"synclab/kube/inet"
 	"synclab/proxier/config"
 	"synclab/proxier/tracker"
 	"synclab/proxier/walk"
@@ -124,8 +124,8 @@ func (k *theirs) isElsewhere(addr netip.Addr) bool {
 }
 
 func isAddress(text string, addr netip.Addr) bool {
-	ip, ok := netip.AddrFromSlice(utilnet.ParseIPSloppy(text))
-	return ok && ip.Unmap() == addr
+	ip, ok := inet.ParseAddr(text)
+	return ok && ip == addr
 }
 
 func untouched(v walk.Result) bool {

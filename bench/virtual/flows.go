@@ -9,9 +9,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	utilnet "k8s.io/utils/net"
 	"k8s.io/utils/ptr"
 
+	"synclab/kube/inet"
 	"synclab/proxier/conntrack"
 )
 
@@ -50,7 +50,7 @@ func (k *soak) frontends(family corev1.IPFamily) map[netip.AddrPort]serving {
 				continue
 			}
 			for _, text := range svc.Spec.ClusterIPs {
-				if addr, ok := addressOf(family, text); ok {
+				if addr, ok := inet.ParseAddrOf(family, text); ok {
 					all[netip.AddrPortFrom(addr, uint16(port.Port))] = servingOf(family, port.Name, byService[key])
 				}
 			}
@@ -67,7 +67,7 @@ func servingOf(family corev1.IPFamily, port string, all []*discoveryv1.EndpointS
 			continue
 		}
 		for _, e := range s.Endpoints {
-			addr, ok := addressOf(family, e.Addresses[0])
+			addr, ok := inet.ParseAddrOf(family, e.Addresses[0])
 			if !ok {
 				continue
 			}
@@ -82,12 +82,6 @@ func servingOf(family corev1.IPFamily, port string, all []*discoveryv1.EndpointS
 		}
 	}
 	return found
-}
-
-func addressOf(family corev1.IPFamily, text string) (netip.Addr, bool) {
-	addr, ok := netip.AddrFromSlice(utilnet.ParseIPSloppy(text))
-	addr = addr.Unmap()
-	return addr, ok && addr.Is4() == (family == corev1.IPv4Protocol)
 }
 
 // talk adds flows of clients: to Services, and to other destinations.

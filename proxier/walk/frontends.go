@@ -7,9 +7,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	utilnet "k8s.io/utils/net"
 	"k8s.io/utils/ptr"
 
+	"synclab/kube/inet"
 	"synclab/proxier/plan"
 )
 
@@ -63,12 +63,12 @@ func ObjectFrontends(family corev1.IPFamily, services []*corev1.Service, eps []*
 				Sticky: svc.Spec.SessionAffinity == corev1.ServiceAffinityClientIP,
 			}
 			for _, text := range addresses {
-				if addr, ok := parseAddress(family, text); ok && !slices.Contains(f.Addresses, addr) {
+				if addr, ok := inet.ParseAddrOf(family, text); ok && !slices.Contains(f.Addresses, addr) {
 					f.Addresses = append(f.Addresses, addr)
 				}
 			}
 			for _, text := range svc.Spec.LoadBalancerSourceRanges {
-				if prefix, ok := parseRange(family, text); ok {
+				if prefix, err := inet.ParsePrefix(strings.TrimSpace(text)); err == nil && inet.FamilyOf(prefix.Addr()) == family {
 					f.Ranges = append(f.Ranges, prefix)
 				}
 			}
@@ -93,7 +93,7 @@ func endpointsOf(family corev1.IPFamily, svc *corev1.Service, port corev1.Servic
 				if len(ep.Addresses) == 0 {
 					continue
 				}
-				addr, ok := parseAddress(family, ep.Addresses[0])
+				addr, ok := inet.ParseAddrOf(family, ep.Addresses[0])
 				if to := netip.AddrPortFrom(addr, uint16(*p.Port)); ok && !slices.Contains(found, to) {
 					found = append(found, to)
 				}
@@ -111,27 +111,4 @@ func protocolOf(p corev1.Protocol) Protocol {
 		return SCTP
 	}
 	return TCP
-}
-
-// parseAddress parses an address, also in the sloppy forms of old objects.
-func parseAddress(family corev1.IPFamily, text string) (netip.Addr, bool) {
-	addr, ok := netip.AddrFromSlice(utilnet.ParseIPSloppy(text))
-	addr = addr.Unmap()
-	return addr, ok && addr.Is4() == (family == corev1.IPv4Protocol)
-}
-
-func parseRange(family corev1.IPFamily, text string) (netip.Prefix, bool) {
-	_, ipnet, err := utilnet.ParseCIDRSloppy(strings.TrimSpace(text))
-	if err != nil {
-		return netip.Prefix{}, false
-	}
-	addr, ok := netip.AddrFromSlice(ipnet.IP)
-	ones, _ := ipnet.Mask.Size()
-	if addr.Is4In6() && ones >= 96 { // net.IP too treats an IPv4 address written as IPv6 as IPv4
-		addr, ones = addr.Unmap(), ones-96
-	}
-	if !ok || addr.Is4() != (family == corev1.IPv4Protocol) {
-		return netip.Prefix{}, false
-	}
-	return netip.PrefixFrom(addr, ones), true
 }
