@@ -19,10 +19,14 @@ func ParseAddr(text string) (netip.Addr, bool) {
 	return addr.Unmap(), ok
 }
 
-// ParseAddrOf reads an address of a family.
-func ParseAddrOf(family corev1.IPFamily, text string) (netip.Addr, bool) {
-	addr, ok := ParseAddr(text)
-	return addr, ok && FamilyOf(addr) == family
+// ParseAddrOf reads the first text that is an address of a family.
+func ParseAddrOf(family corev1.IPFamily, texts ...string) (netip.Addr, bool) {
+	for _, text := range texts {
+		if addr, ok := ParseAddr(text); ok && FamilyOf(addr) == family {
+			return addr, true
+		}
+	}
+	return netip.Addr{}, false
 }
 
 // ParsePrefix reads a range, without the bits beyond its prefix.

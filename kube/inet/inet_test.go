@@ -32,6 +32,18 @@ func TestParsePrefix(t *testing.T) {
 	}
 }
 
+func TestParseAddrOf(t *testing.T) {
+	texts := []string{"None", "fd00::1", "010.0.0.1", "10.0.0.2"}
+	for family, want := range map[corev1.IPFamily]string{corev1.IPv4Protocol: "10.0.0.1", corev1.IPv6Protocol: "fd00::1"} {
+		if got, ok := ParseAddrOf(family, texts...); !ok || got.String() != want {
+			t.Errorf("%s: %v, %v; want %s", family, got, ok, want)
+		}
+	}
+	if got, ok := ParseAddrOf(corev1.IPv6Protocol, "10.0.0.1"); ok || got.IsValid() {
+		t.Errorf("of the other family: %v", got)
+	}
+}
+
 func TestFamilyOf(t *testing.T) {
 	for text, want := range map[string]corev1.IPFamily{"10.0.0.1": corev1.IPv4Protocol, "::1": corev1.IPv6Protocol} {
 		if got := FamilyOf(netip.MustParseAddr(text)); got != want {

@@ -154,12 +154,7 @@ func clusterIPOf(svc *corev1.Service, family corev1.IPFamily) (netip.Addr, bool)
 	if len(ips) == 0 {
 		ips = []string{svc.Spec.ClusterIP}
 	}
-	for _, ip := range ips {
-		if addr, ok := inet.ParseAddrOf(family, ip); ok {
-			return addr, true
-		}
-	}
-	return netip.Addr{}, false
+	return inet.ParseAddrOf(family, ips...)
 }
 
 // externalPolicyLocal: as in kube-proxy, the policy counts only if external traffic is possible: LoadBalancer,

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -194,15 +195,10 @@ func (m *Run) take(l *Run, hosts map[cellID]string) {
 
 // sameVersions keeps the versions that two machines have in common.
 func sameVersions(a, b raw.Versions) raw.Versions {
-	for _, v := range []struct {
-		own   *string
-		other string
-	}{
-		{&a.Synclab, b.Synclab}, {&a.Go, b.Go}, {&a.Kernel, b.Kernel}, {&a.IPTablesLegacy, b.IPTablesLegacy},
-		{&a.IPTablesNft, b.IPTablesNft}, {&a.Nft, b.Nft}, {&a.KubeProxy, b.KubeProxy}, {&a.Cilium, b.Cilium},
-	} {
-		if *v.own != v.other {
-			*v.own = ""
+	own, other := reflect.ValueOf(&a).Elem(), reflect.ValueOf(b)
+	for i := range own.NumField() {
+		if !own.Field(i).Equal(other.Field(i)) {
+			own.Field(i).SetZero()
 		}
 	}
 	return a
@@ -290,22 +286,15 @@ func (m *Run) judge() {
 
 // warnOfPrograms warns of several versions of the measured programs. Tools and kernels may differ in a fleet.
 func (m *Run) warnOfPrograms() {
-	for _, program := range []struct {
-		name string
-		of   func(raw.Versions) string
-	}{
-		{"synclab", func(v raw.Versions) string { return v.Synclab }},
-		{"kube-proxy", func(v raw.Versions) string { return v.KubeProxy }},
-		{"cilium", func(v raw.Versions) string { return v.Cilium }},
-	} {
+	for _, program := range RunParts {
 		var versions []string
-		for _, h := range m.ShardHeads() {
-			if h.Units > 0 {
-				versions = append(versions, cmp.Or(program.of(h.Versions), "none"))
+		for _, l := range m.Shards {
+			if program.Compared && l.Info.Shard.Units > 0 {
+				versions = append(versions, cmp.Or(program.Of(l.Info), "none"))
 			}
 		}
 		if versions = Distinct(versions); len(versions) > 1 {
-			m.Warnings = append(m.Warnings, fmt.Sprintf("its shards measured several versions of %s: %s", program.name, doc.JoinWords(versions)))
+			m.Warnings = append(m.Warnings, fmt.Sprintf("its shards measured several versions of %s: %s", program.What, doc.JoinWords(versions)))
 		}
 	}
 }
