@@ -53,8 +53,8 @@ type ExecuteOptions struct {
 	Out string
 	// Force replaces a run in Out.
 	Force bool
-	// Shard of Shards, from 1, is the part of the run to do; Shards 0: the whole run. With shards, Out is their common
-	// folder, by default runs/<scenario>-<digest of the sweep>. Each shard has a separate folder in it. See Shard.
+	// Shard of Shards, from 0, is the part of the run to do; Shards 0: the whole run. With shards, Out is their common
+	// folder, by default runs/<scenario>-<digest of the sweep>. Each shard has a separate folder in it. See raw.Shard.
 	Shard, Shards int
 	// Feed is how objects reach the subjects: FeedInformers or FeedAPI. Empty: FeedAPI if a subject is not part of this
 	// program, else FeedInformers.
@@ -157,15 +157,10 @@ func Execute(ctx context.Context, o ExecuteOptions) (dir string, err error) {
 	}
 	if o.Shards != 0 {
 		// Other shards are not swept: on a shared volume, this machine may not see another machine's lock.
-		if shard, err = o.takeShard(); errors.Is(err, ErrShardComplete) {
+		if shard, all, err = o.takeShard(cells); errors.Is(err, ErrShardComplete) {
 			return o.Out, fmt.Errorf("%s: %w", o.Out, err)
 		} else if err != nil {
 			return "", err
-		}
-		all = nil
-		_, byUnit := o.units(cells)
-		for _, u := range shard.Units {
-			all = append(all, byUnit[u.Number]...)
 		}
 	} else if err := o.sweep(); err != nil {
 		return "", err

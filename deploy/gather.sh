@@ -49,7 +49,7 @@ only_files() {
 }
 
 put() { # folder, completion index
-	for shard in "$1"/shard-$(($2 + 1))-of-*; do
+	for shard in "$1"/shard-$2-of-*; do
 		[ -d "$shard" ] || continue # without a match, the pattern itself
 		old="$1/old"
 		if [ -e "$out/${shard##*/}" ]; then mv "$out/${shard##*/}" "$old" || return; fi

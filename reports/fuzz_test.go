@@ -60,12 +60,12 @@ func FuzzLoadShards(f *testing.F) {
 	shard := func(text string) []byte {
 		return bytes.Replace(run, []byte("{"), []byte(`{"shard":`+text+`,`), 1)
 	}
-	f.Add(shard(`{"shard":1,"of":2,"sweep":"a"}`), shard(`{"shard":2,"of":2,"sweep":"a"}`))
-	f.Add(run, shard(`{"shard":2,"of":2,"sweep":"a"}`))
+	f.Add(shard(`{"shard":0,"of":2,"sweep":"a"}`), shard(`{"shard":1,"of":2,"sweep":"a"}`))
+	f.Add(run, shard(`{"shard":1,"of":2,"sweep":"a"}`))
 	f.Add(shard(`{"shard":1,"of":2000000000,"sweep":"a"}`), shard(`{"shard":2,"of":2000000000,"sweep":"a"}`))
 	f.Fuzz(func(t *testing.T, first, second []byte) {
 		dir := t.TempDir()
-		for name, text := range map[string][]byte{"shard-1-of-2": first, "shard-2-of-2": second} {
+		for name, text := range map[string][]byte{"shard-0-of-2": first, "shard-1-of-2": second} {
 			folder := filepath.Join(dir, name)
 			if err := errors.Join(os.Mkdir(folder, 0o700), os.WriteFile(filepath.Join(folder, "run.json"), text, 0o600),
 				os.WriteFile(filepath.Join(folder, "records.jsonl"), nil, 0o600)); err != nil {

@@ -17,7 +17,7 @@ import (
 	"synclab/reports/sections"
 )
 
-// shardRun divides a run into n shards: unit k, in the order of the records, is in shard 1 + k mod n. change may alter
+// shardRun divides a run into n shards: unit k, in the order of the records, is in shard k mod n. change may alter
 // each.
 func shardRun(t *testing.T, whole, sweep string, n int, change func(i int, run *raw.Run, records []raw.Record)) []string {
 	t.Helper()
@@ -35,7 +35,7 @@ func shardRun(t *testing.T, whole, sweep string, n int, change func(i int, run *
 		if k < 0 {
 			k = len(units)
 			units = append(units, at)
-			shards[k%n].Units = append(shards[k%n].Units, raw.Unit{Number: k + 1, Services: r.Services, Params: r.Params, Rep: r.Rep, Subjects: run.Subjects})
+			shards[k%n].Units++
 		}
 		parts[k%n] = append(parts[k%n], r)
 	}
@@ -43,11 +43,11 @@ func shardRun(t *testing.T, whole, sweep string, n int, change func(i int, run *
 	for i := range n {
 		own := run
 		own.Shard = &shards[i]
-		own.Shard.Shard, own.Shard.Of, own.Shard.Sweep, own.Shard.Total, own.Shard.Host = i+1, n, "00c0ffee", len(units), "node-a"
+		own.Shard.Shard, own.Shard.Of, own.Shard.Sweep, own.Shard.Total, own.Shard.Host = i, n, "00c0ffee", len(units), "node-a"
 		if change != nil {
 			change(i, &own, parts[i])
 		}
-		dir := filepath.Join(sweep, "shard-"+string(rune('1'+i))+"-of-"+string(rune('0'+n)))
+		dir := filepath.Join(sweep, "shard-"+string(rune('0'+i))+"-of-"+string(rune('0'+n)))
 		writeRecords(t, dir, own, parts[i])
 		dirs = append(dirs, dir)
 	}
@@ -116,7 +116,7 @@ func TestMergeIsOneRun(t *testing.T) {
 	if head := got.Runs[0]; head.Status != raw.StatusComplete || head.Missing != "" || len(head.Shards) != 3 || head.Label != "sweep" {
 		t.Errorf("head %+v", head)
 	}
-	if page := readPage(t, sweep); !strings.Contains(page, "machine node-a") || !strings.Contains(page, "(shards 1, 2, 3 of 3)") {
+	if page := readPage(t, sweep); !strings.Contains(page, "machine node-a") || !strings.Contains(page, "(shards 0, 1, 2 of 3)") {
 		t.Error("the page does not name the machine of the shards")
 	}
 }
@@ -145,8 +145,8 @@ func TestMergeNamesWhatIsMissing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const missing = "shards 2, 5 of 5 are missing, 9 of 14 repetitions of cells are present"
-	if s.Runs[0].Missing != missing || !hasWarning(s, missing) || !hasWarning(s, "shard 4/5 is interrupted") {
+	const missing = "shards 1, 4 of 5 are missing, 9 of 14 repetitions of cells are present"
+	if s.Runs[0].Missing != missing || !hasWarning(s, missing) || !hasWarning(s, "shard 3/5 is interrupted") {
 		t.Errorf("missing %q, warnings %q", s.Runs[0].Missing, s.Warnings)
 	}
 	if !hasWarning(s, "measured several versions of synclab: ") || hasWarning(s, "versions of kube-proxy") {
@@ -171,9 +171,9 @@ func TestMergeRefuses(t *testing.T) {
 		dirs []string
 		want string
 	}{
-		{"twice", []string{ours[0], ours[1], again[1]}, "shard 2/2 exists twice: " + ours[1] + " and " + again[1]},
+		{"twice", []string{ours[0], ours[1], again[1]}, "shard 1/2 exists twice: " + ours[1] + " and " + again[1]},
 		{"another sweep", []string{ours[0], seeded[1]}, "different sweeps (seeds 7 and 8)"},
-		{"other division", []string{ours[0], thirds[1]}, "divide one sweep differently: shard 1/2 and shard 2/3"},
+		{"other division", []string{ours[0], thirds[1]}, "divide one sweep differently: shard 0/2 and shard 1/3"},
 		{"no run", []string{root}, "not a run"},
 	} {
 		if _, err := Build(c.dirs, filepath.Join(root, "out"), Options{NoPNG: true}); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -229,7 +229,7 @@ func TestMergeOfTwoMachines(t *testing.T) {
 		t.Errorf("the run has a machine that not all shards share: %+v, %+v", head.Machine, head.Versions)
 	}
 	page := readPage(t, sweep)
-	for _, want := range []string{"Example CPU @ 2.60GHz × 2", "Slow CPU × 2", "kernel 6.12.0", "(shards 2, 3 of 3)"} {
+	for _, want := range []string{"Example CPU @ 2.60GHz × 2", "Slow CPU × 2", "kernel 6.12.0", "(shards 1, 2 of 3)"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q", want)
 		}

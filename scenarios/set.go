@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"io"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"synclab/internal/yamldoc"
 )
 
 // tree is a scenario as YAML nodes, before it is decoded.
@@ -25,33 +26,28 @@ type tree struct {
 // maxBytes bounds a scenario file. The library's are about 1 KiB.
 const maxBytes = 1 << 20
 
-var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
-
 func parse(name string, text []byte) (*tree, error) {
-	fail := func(line, text string) error {
+	fail := func(line int, text string) error {
 		where := name
-		if line != "" {
-			where += ":" + line
+		if line > 0 {
+			where = fmt.Sprintf("%s:%d", name, line)
 		}
 		return Problems{{Where: where, Text: text}}
 	}
 	if len(text) > maxBytes {
-		return nil, fail("", fmt.Sprintf("%s bytes are too many for a scenario: want at most %s", thousands(len(text)), thousands(maxBytes)))
+		return nil, fail(0, fmt.Sprintf("%s bytes are too many for a scenario: want at most %s", thousands(len(text)), thousands(maxBytes)))
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	var document, second yaml.Node
 	switch err := decoder.Decode(&document); {
 	case errors.Is(err, io.EOF):
-		return nil, fail("", "is empty: want a mapping with the fields "+strings.Join(namesOf(scenarioType), ", "))
+		return nil, fail(0, "is empty: want a mapping with the fields "+strings.Join(namesOf(scenarioType), ", "))
 	case err != nil:
-		m := yamlLine.FindStringSubmatch(err.Error())
-		if m == nil {
-			return nil, fail("", "is not YAML: "+err.Error())
-		}
-		return nil, fail(m[1], "is not YAML: "+strings.TrimPrefix(err.Error(), m[0]))
+		line, reason := yamldoc.Syntax(text, err)
+		return nil, fail(line, "is not YAML: "+reason)
 	}
 	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) {
-		return nil, fail(strconv.Itoa(max(second.Line, 1)), "a second document begins: want one scenario a file")
+		return nil, fail(max(second.Line, 1), "a second document begins: want one scenario a file")
 	}
 	return &tree{name: name, root: document.Content[0], origins: map[*yaml.Node]string{}}, nil
 }

@@ -1,8 +1,6 @@
 package sim
 
 import (
-	"net/netip"
-
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -156,11 +154,4 @@ func DefaultEndpointSlice(slice *discoveryv1.EndpointSlice) {
 			port.Protocol = ptr.To(corev1.ProtocolTCP)
 		}
 	}
-}
-
-func AddressFamily(address netip.Addr) corev1.IPFamily {
-	if address.Is4() {
-		return corev1.IPv4Protocol
-	}
-	return corev1.IPv6Protocol
 }

@@ -6,9 +6,11 @@ import (
 	"strconv"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	utilnet "k8s.io/utils/net"
+
+	"synclab/internal/inet"
 )
 
 // Legacy spellings of addresses and ranges (KEP-4858). The API server took them before its feature
@@ -16,28 +18,16 @@ import (
 // spelled as IPv6 ones, ranges with bits beyond their prefix, IPv6 that is not canonical. Proxies read them.
 
 // ParseAddr reads an address as kube-proxy does.
-func ParseAddr(text string) (netip.Addr, bool) {
-	if addr, err := netip.ParseAddr(text); err == nil {
-		return addr.Unmap(), addr.Zone() == ""
-	}
-	addr, ok := netip.AddrFromSlice(utilnet.ParseIPSloppy(text))
-	return addr.Unmap(), ok
+func ParseAddr(text string) (netip.Addr, bool) { return inet.ParseAddr(text) }
+
+// ParsePrefix reads a range as kube-proxy does, without the bits beyond its prefix, and without blanks around it.
+func ParsePrefix(text string) (netip.Prefix, bool) {
+	prefix, err := inet.ParsePrefix(strings.TrimSpace(text))
+	return prefix, err == nil
 }
 
-// ParsePrefix reads a range as kube-proxy does, without the bits beyond its prefix.
-func ParsePrefix(text string) (netip.Prefix, bool) {
-	_, network, err := utilnet.ParseCIDRSloppy(strings.TrimSpace(text))
-	if err != nil {
-		return netip.Prefix{}, false
-	}
-	addr, _ := netip.AddrFromSlice(network.IP)
-	ones, bits := network.Mask.Size()
-	if addr.Is4In6() && bits == 128 {
-		ones -= 96 // the length of ::ffff:0:0
-	}
-	prefix := netip.PrefixFrom(addr.Unmap(), ones)
-	return prefix, prefix.IsValid()
-}
+// AddressFamily returns the family of an address.
+func AddressFamily(address netip.Addr) corev1.IPFamily { return inet.FamilyOf(address) }
 
 // Legacy collects what one object has and an API server refuses in new objects. A nil Legacy refuses it.
 type Legacy struct{ Notes []string }

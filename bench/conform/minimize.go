@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	utilnet "k8s.io/utils/net"
 
 	"synclab/bench/shrink"
@@ -16,162 +17,131 @@ import (
 // Minimize returns a smaller pair of states for which fails still returns true. before may be nil. The returned before
 // is nil if the state before does not matter. budget bounds the number of calls of fails.
 func Minimize(ctx context.Context, before, after *sim.Objects, budget int, fails func(ctx context.Context, before, after *sim.Objects) (bool, error)) (*sim.Objects, *sim.Objects, error) {
-	m := &minimizer{before: withoutSignal(before), after: withoutSignal(after), budget: budget, fails: fails}
-	if m.before != nil {
-		if _, err := m.try(ctx, nil, m.after); err != nil {
-			return m.before, m.after, err
-		}
+	search := shrink.Search[states]{
+		Tries: budget,
+		Fails: func(ctx context.Context, s states) (bool, error) { return fails(ctx, s.Before, s.After) },
+		Passes: []shrink.Pass[states]{
+			shrink.Parts(states.befores, states.withoutBefore), shrink.Parts(states.services, states.withoutServices),
+			shrink.Parts(states.slices, states.withoutSlices), shrink.Parts(states.endpoints, states.edited), shrink.Parts(states.fields, states.edited),
+		},
 	}
-	for again := true; again; {
-		size := m.accepted
-		for _, pass := range []func(context.Context) error{m.dropServices, m.dropSlices, m.dropEndpoints, m.dropFields} {
-			if err := pass(ctx); err != nil {
-				return m.before, m.after, err
-			}
-		}
-		again = m.accepted > size && m.budget > 0
-	}
-	return m.before, m.after, nil
+	small, err := search.Minimize(ctx, states{withoutSignal(before), withoutSignal(after)})
+	return small.Before, small.After, err
 }
 
-type minimizer struct {
-	before, after *sim.Objects
-	budget        int
-	accepted      int
-	fails         func(ctx context.Context, before, after *sim.Objects) (bool, error)
-}
+// states are a state and the next one. Before may be nil.
+type states struct{ Before, After *sim.Objects }
 
-// try keeps a smaller pair if it still fails, and reports that.
-func (m *minimizer) try(ctx context.Context, before, after *sim.Objects) (bool, error) {
-	if m.budget <= 0 {
-		return false, nil
-	}
-	m.budget--
-	failed, err := m.fails(ctx, before, after)
-	if err != nil || !failed {
-		return false, err
-	}
-	m.before, m.after = before, after
-	m.accepted++
-	return true, nil
-}
+// edit simplifies a copy of a state. It replaces objects, and does not write to them.
+type edit func(*sim.Objects)
 
-// edited copies both states and applies f to each copy.
-func (m *minimizer) edited(f func(*sim.Objects)) (before, after *sim.Objects) {
-	edit := func(o *sim.Objects) *sim.Objects {
+// edited copies both states and edits each copy.
+func (s states) edited(edits []edit) states {
+	copied := func(o *sim.Objects) *sim.Objects {
 		if o == nil {
 			return nil
 		}
-		copied := *o
-		copied.Services, copied.Slices = slices.Clone(o.Services), slices.Clone(o.Slices)
-		f(&copied)
-		return &copied
-	}
-	return edit(m.before), edit(m.after)
-}
-
-func (m *minimizer) dropServices(ctx context.Context) error {
-	return m.halve(ctx, func() []key {
-		return keysOf(m.before, m.after, func(o *sim.Objects) []*corev1.Service { return o.Services })
-	},
-		func(o *sim.Objects, gone map[key]bool) {
-			o.Services = slices.DeleteFunc(o.Services, func(s *corev1.Service) bool { return gone[keyOf(s)] })
-			o.Slices = slices.DeleteFunc(o.Slices, func(s *discoveryv1.EndpointSlice) bool {
-				return gone[key{"*v1.Service", s.Namespace, s.Labels[discoveryv1.LabelServiceName]}]
-			})
-		})
-}
-
-func (m *minimizer) dropSlices(ctx context.Context) error {
-	return m.halve(ctx, func() []key {
-		return keysOf(m.before, m.after, func(o *sim.Objects) []*discoveryv1.EndpointSlice { return o.Slices })
-	},
-		func(o *sim.Objects, gone map[key]bool) {
-			o.Slices = slices.DeleteFunc(o.Slices, func(s *discoveryv1.EndpointSlice) bool { return gone[keyOf(s)] })
-		})
-}
-
-func keysOf[T interface {
-	*corev1.Service | *discoveryv1.EndpointSlice
-}](before, after *sim.Objects, list func(*sim.Objects) []T) []key {
-	var keys []key
-	for _, o := range []*sim.Objects{before, after} {
-		if o == nil {
-			continue
+		c := *o
+		c.Services, c.Slices = slices.Clone(o.Services), slices.Clone(o.Slices)
+		for _, edit := range edits {
+			edit(&c)
 		}
+		return &c
+	}
+	return states{copied(s.Before), copied(s.After)}
+}
+
+func (s states) befores() []*sim.Objects {
+	if s.Before == nil {
+		return nil
+	}
+	return []*sim.Objects{s.Before}
+}
+
+func (s states) withoutBefore([]*sim.Objects) states { return states{After: s.After} }
+
+func servicesOf(o *sim.Objects) []*corev1.Service          { return o.Services }
+func slicesOf(o *sim.Objects) []*discoveryv1.EndpointSlice { return o.Slices }
+
+// keysOf returns the keys of the objects in either state, sorted.
+func keysOf[T runtime.Object](s states, list func(*sim.Objects) []T) []key {
+	var keys []key
+	for _, o := range append(s.befores(), s.After) {
 		for _, object := range list(o) {
-			switch object := any(object).(type) {
-			case *corev1.Service:
-				keys = append(keys, keyOf(object))
-			case *discoveryv1.EndpointSlice:
-				keys = append(keys, keyOf(object))
-			}
+			keys = append(keys, keyOf(object))
 		}
 	}
 	slices.SortFunc(keys, compareKeys)
 	return slices.Compact(keys)
 }
 
-func (m *minimizer) halve(ctx context.Context, all func() []key, drop func(*sim.Objects, map[key]bool)) error {
-	return shrink.Drop(all, func(part []key) (bool, error) {
-		gone := map[key]bool{}
-		for _, k := range part {
-			gone[k] = true
-		}
-		before, after := m.edited(func(o *sim.Objects) { drop(o, gone) })
-		return m.try(ctx, before, after)
-	})
+func (s states) services() []key { return keysOf(s, servicesOf) }
+func (s states) slices() []key   { return keysOf(s, slicesOf) }
+
+func (s states) withoutServices(gone []key) states {
+	return s.edited([]edit{func(o *sim.Objects) {
+		o.Services = slices.DeleteFunc(o.Services, func(s *corev1.Service) bool { return slices.Contains(gone, keyOf(s)) })
+		o.Slices = slices.DeleteFunc(o.Slices, func(s *discoveryv1.EndpointSlice) bool {
+			return slices.Contains(gone, key{"*v1.Service", s.Namespace, s.Labels[discoveryv1.LabelServiceName]})
+		})
+	}})
 }
 
-// dropEndpoints tries to remove one endpoint after the other.
-func (m *minimizer) dropEndpoints(ctx context.Context) error {
-	for _, k := range keysOf(m.before, m.after, func(o *sim.Objects) []*discoveryv1.EndpointSlice { return o.Slices }) {
-		for i := mostEndpoints(m, k) - 1; i >= 0; i-- {
-			before, after := m.edited(func(o *sim.Objects) {
-				editSlice(o, k, func(s *discoveryv1.EndpointSlice) {
-					if i < len(s.Endpoints) {
-						s.Endpoints = slices.Delete(s.Endpoints, i, i+1)
-					}
-				})
-			})
-			if _, err := m.try(ctx, before, after); err != nil {
-				return err
+func (s states) withoutSlices(gone []key) states {
+	return s.edited([]edit{func(o *sim.Objects) {
+		o.Slices = slices.DeleteFunc(o.Slices, func(s *discoveryv1.EndpointSlice) bool { return slices.Contains(gone, keyOf(s)) })
+	}})
+}
+
+// editOf makes the edit of a state of an edit of one object.
+func editOf[T interface {
+	runtime.Object
+	DeepCopy() T
+}](list func(*sim.Objects) []T, k key, f func(T)) edit {
+	return func(o *sim.Objects) {
+		all := list(o)
+		for i, object := range all {
+			if keyOf(object) == k {
+				all[i] = object.DeepCopy()
+				f(all[i])
 			}
 		}
 	}
-	return nil
 }
 
-func mostEndpoints(m *minimizer, k key) int {
-	most := 0
-	for _, o := range []*sim.Objects{m.before, m.after} {
-		if o != nil {
-			for _, s := range o.Slices {
-				if keyOf(s) == k {
-					most = max(most, len(s.Endpoints))
+// endpoints returns an edit for each endpoint of each slice, the last one first, which removes it.
+func (s states) endpoints() (edits []edit) {
+	most := map[key]int{} // endpoints in either state
+	for _, o := range append(s.befores(), s.After) {
+		for _, slice := range o.Slices {
+			most[keyOf(slice)] = max(most[keyOf(slice)], len(slice.Endpoints))
+		}
+	}
+	for _, k := range s.slices() {
+		for i := most[k] - 1; i >= 0; i-- {
+			edits = append(edits, editOf(slicesOf, k, func(s *discoveryv1.EndpointSlice) {
+				if i < len(s.Endpoints) {
+					s.Endpoints = slices.Delete(s.Endpoints, i, i+1)
 				}
-			}
+			}))
 		}
 	}
-	return most
+	return edits
 }
 
-func editSlice(o *sim.Objects, k key, f func(*discoveryv1.EndpointSlice)) {
-	for i, s := range o.Slices {
-		if keyOf(s) == k {
-			o.Slices[i] = s.DeepCopy()
-			f(o.Slices[i])
+// fields returns the edits of each object. One without effect gives states that were tried before.
+func (s states) fields() (edits []edit) {
+	for _, k := range s.services() {
+		for _, f := range plainer {
+			edits = append(edits, editOf(servicesOf, k, f))
 		}
 	}
-}
-
-func editService(o *sim.Objects, k key, f func(*corev1.Service)) {
-	for i, s := range o.Services {
-		if keyOf(s) == k {
-			o.Services[i] = s.DeepCopy()
-			f(o.Services[i])
+	for _, k := range s.slices() {
+		for _, f := range plainerSlices {
+			edits = append(edits, editOf(slicesOf, k, f))
 		}
 	}
+	return edits
 }
 
 // plainAddresses writes addresses in the form of RFC 5952, because sim.ReadObjects rejects older forms.
@@ -253,43 +223,6 @@ var plainerSlices = []func(*discoveryv1.EndpointSlice){
 		}
 	},
 	func(s *discoveryv1.EndpointSlice) { s.Ports = s.Ports[:min(1, len(s.Ports))] },
-}
-
-func (m *minimizer) dropFields(ctx context.Context) error {
-	for _, k := range keysOf(m.before, m.after, func(o *sim.Objects) []*corev1.Service { return o.Services }) {
-		for _, f := range plainer {
-			before, after := m.edited(func(o *sim.Objects) { editService(o, k, f) })
-			if err := m.tryOther(ctx, before, after); err != nil {
-				return err
-			}
-		}
-	}
-	for _, k := range keysOf(m.before, m.after, func(o *sim.Objects) []*discoveryv1.EndpointSlice { return o.Slices }) {
-		for _, f := range plainerSlices {
-			before, after := m.edited(func(o *sim.Objects) { editSlice(o, k, f) })
-			if err := m.tryOther(ctx, before, after); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// tryOther tries a pair, unless the edit changed nothing.
-func (m *minimizer) tryOther(ctx context.Context, before, after *sim.Objects) error {
-	if sameObjects(m.before, before) && sameObjects(m.after, after) {
-		return nil
-	}
-	_, err := m.try(ctx, before, after)
-	return err
-}
-
-func sameObjects(a, b *sim.Objects) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return slices.EqualFunc(a.Services, b.Services, func(x, y *corev1.Service) bool { return alike(x, y) }) &&
-		slices.EqualFunc(a.Slices, b.Slices, func(x, y *discoveryv1.EndpointSlice) bool { return alike(x, y) })
 }
 
 func withoutSignal(o *sim.Objects) *sim.Objects {

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/kube-proxy/config/v1alpha1"
 
+	"synclab/internal/inet"
 	"synclab/proxier/config"
 	"synclab/proxier/iptables"
 	"synclab/scenarios"
@@ -21,12 +22,7 @@ func NodeName(o *sim.Objects) string {
 	return o.Nodes[0].Name
 }
 
-func FamilyOf(a netip.Addr) corev1.IPFamily {
-	if a.Is4() {
-		return corev1.IPv4Protocol
-	}
-	return corev1.IPv6Protocol
-}
+func FamilyOf(a netip.Addr) corev1.IPFamily { return inet.FamilyOf(a) }
 
 // sizeOf returns the number of Services and the mean number of endpoints per Service.
 func sizeOf(o *sim.Objects) (services int, endpoints float64) {

@@ -17,6 +17,7 @@ import (
 
 	"synclab/bench/netns"
 	"synclab/bench/pass"
+	"synclab/internal/inet"
 	"synclab/sim"
 )
 
@@ -80,7 +81,7 @@ func (r *Probes) ports(family corev1.IPFamily) []servicePort {
 	}
 	var ports []servicePort
 	for _, svc := range objects.Services {
-		cluster, ok := addressIn(family, svc.Spec.ClusterIPs)
+		cluster, ok := inet.ParseAddrOf(family, svc.Spec.ClusterIPs...)
 		if !ok {
 			continue
 		}
@@ -97,16 +98,6 @@ func (r *Probes) ports(family corev1.IPFamily) []servicePort {
 		}
 	}
 	return ports
-}
-
-// addressIn returns the first address of a family.
-func addressIn(family corev1.IPFamily, texts []string) (netip.Addr, bool) {
-	for _, text := range texts {
-		if addr, ok := sim.ParseAddr(text); ok && pass.FamilyOf(addr) == family {
-			return addr, true
-		}
-	}
-	return netip.Addr{}, false
 }
 
 func (u *servicePort) sticky() bool {
@@ -140,7 +131,7 @@ func (u *servicePort) address(kind string, node netip.Addr) (netip.AddrPort, boo
 	case kindNodePort:
 		return netip.AddrPortFrom(node, uint16(u.port.NodePort)), u.port.NodePort != 0 && node.IsValid()
 	case kindExternalIP:
-		return at(addressIn(u.family, u.svc.Spec.ExternalIPs))
+		return at(inet.ParseAddrOf(u.family, u.svc.Spec.ExternalIPs...))
 	case kindLoadBalancer:
 		return at(u.ingress(), len(u.sourceRanges()) > 0)
 	}
@@ -153,7 +144,7 @@ func (u *servicePort) ingress() netip.Addr {
 		if ingress.IPMode != nil && *ingress.IPMode != corev1.LoadBalancerIPModeVIP {
 			continue
 		}
-		if addr, ok := addressIn(u.family, []string{ingress.IP}); ok {
+		if addr, ok := inet.ParseAddrOf(u.family, ingress.IP); ok {
 			return addr
 		}
 	}

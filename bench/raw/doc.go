@@ -5,7 +5,7 @@
 //     Record a line) and, at the end, bench.txt (the medians of repetitions in the Go benchmark format, benchformat.go).
 //  3. ReadRun and Records read a folder back. SweepRuns marks killed runs as interrupted, and
 //     removes their temporary folders.
-//  4. Shard and Unit describe the part of a run that one machine does (shard.go).
+//  4. Shard describes the part of a run that one machine does (shard.go).
 //
 // Not modelled: how values are measured (package bench), and what follows from them (package reports).
 package raw

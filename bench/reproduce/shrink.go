@@ -81,8 +81,7 @@ func smaller(ctx context.Context, input []byte, note func(string), measure func(
 		return nil, nil, nil
 	}
 	least := small.Seconds / 2
-	var gone []string
-	kinds := func() (left []string) {
+	kinds := func(gone []string) (left []string) {
 		for _, l := range lines {
 			if !slices.Contains(left, l.kind) && !slices.Contains(gone, l.kind) {
 				left = append(left, l.kind)
@@ -90,23 +89,23 @@ func smaller(ctx context.Context, input []byte, note func(string), measure func(
 		}
 		return left
 	}
-	err := shrink.Drop(kinds, func(some []string) (bool, error) {
-		seconds, exponent, err := try(small.Services, slices.Concat(gone, some))
-		if ctx.Err() != nil {
-			return false, context.Cause(ctx)
-		}
-		if err != nil || seconds < least || exponent < leastExponent {
-			return false, nil // an input that the tool refuses is none
-		}
-		gone = slices.Concat(gone, some)
-		small.Seconds, small.Exponent = seconds, exponent
-		note(fmt.Sprintf("%d kinds of lines left: %.3g s, exponent %.2f", len(kinds()), seconds, exponent))
-		return true, nil
-	})
-	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+	search := shrink.Search[[]string]{ // kinds of lines that are left out
+		Passes: []shrink.Pass[[]string]{shrink.Parts(kinds, func(gone, some []string) []string { return slices.Concat(gone, some) })},
+		Fails: func(_ context.Context, gone []string) (bool, error) {
+			seconds, exponent, err := try(small.Services, gone)
+			if err != nil || seconds < least || exponent < leastExponent {
+				return false, nil // an input that the tool refuses is none
+			}
+			small.Seconds, small.Exponent = seconds, exponent
+			note(fmt.Sprintf("%d kinds of lines left: %.3g s, exponent %.2f", len(kinds(gone)), seconds, exponent))
+			return true, nil
+		},
+	}
+	gone, err := search.Minimize(ctx, nil)
+	if err != nil {
 		return nil, nil, err
 	}
-	small.Stopped = err != nil
+	small.Stopped = ctx.Err() != nil
 	text := first(lines, small.Services, gone)
 	small.Lines = bytes.Count(text, []byte("\n"))
 	return small, text, nil

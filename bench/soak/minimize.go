@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/utils/clock"
-
 	"synclab/bench/fault"
 	"synclab/bench/shrink"
 	"synclab/scenarios"
@@ -22,125 +20,53 @@ type Minimizer struct {
 	Tries int
 	// Budget bounds the search; a run that exceeds it is cancelled.
 	Budget time.Duration
-	Clock  clock.WithTicker
 	// FailedAt is the step at which the first run failed, from 0; -1 if unknown.
 	FailedAt int
 	Tell     func(string)
 }
 
-// minimizing is the state of a search.
-type minimizing struct {
-	*Minimizer
-	best  *scenarios.Scenario
-	found bool            // best has failed again
-	seen  map[string]bool // scenarios that have been tried
-	until time.Time
-}
-
 // Minimize returns the smallest scenario that failed, or nil if none failed, not even s.
 func (m *Minimizer) Minimize(ctx context.Context, s *scenarios.Scenario) (*scenarios.Scenario, error) {
-	search := &minimizing{Minimizer: m, best: s, seen: map[string]bool{}, until: m.Clock.Now().Add(m.Budget)}
-	limited, cancel := context.WithCancel(ctx)
+	limited, cancel := context.WithTimeout(ctx, m.Budget)
 	defer cancel()
-	defer m.cutShort(limited, cancel)()
-	err := search.all(limited)
-	switch {
-	case ctx.Err() != nil:
-		err = ctx.Err()
-	case limited.Err() != nil:
-		err = nil // the budget is used up
-	}
-	if !search.found {
+	search := shrink.Search[*scenarios.Scenario]{Fails: m.fails, Passes: []shrink.Pass[*scenarios.Scenario]{
+		shrink.Parts(removable, withoutSteps), shrink.Parts(divisible, withSmallerSteps), shrink.Parts(simplifications, simplified),
+	}}
+	first, failed, err := search.First(limited, append(likely(s, m.FailedAt), s)...)
+	if err != nil || !failed {
 		return nil, err
 	}
-	return search.best, err
+	return search.Minimize(limited, first)
 }
 
-// cutShort cancels the search when the budget is used up. The returned function stops its timer.
-func (m *Minimizer) cutShort(ctx context.Context, cancel func()) func() {
-	timer := m.Clock.NewTimer(m.Budget)
-	go func() {
-		select {
-		case <-timer.C():
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	return func() { timer.Stop() }
-}
-
-func (z *minimizing) all(ctx context.Context) error {
-	if err := z.ends(ctx); err != nil {
-		return err
-	}
-	if !z.found { // no shorter one failed: does the original fail again?
-		if _, err := z.try(ctx, z.best); err != nil || !z.found {
-			return err
-		}
-	}
-	for {
-		before := z.best
-		for _, pass := range []func(context.Context) error{z.fewerSteps, z.smallerSteps, z.smallerShape} {
-			if err := pass(ctx); err != nil {
-				return err
-			}
-		}
-		if z.best == before {
-			return nil
-		}
-	}
-}
-
-// over reports whether the budget is used up.
-func (z *minimizing) over() bool { return !z.Clock.Now().Before(z.until) }
-
-// try runs a scenario, unless it is invalid or was tried before, and keeps it if it fails.
-func (z *minimizing) try(ctx context.Context, s *scenarios.Scenario) (bool, error) {
-	text, err := s.YAML()
-	if err != nil {
-		return false, err
-	}
-	if z.seen[string(text)] || s.Validate() != nil || z.over() {
+// fails runs a valid scenario until it fails.
+func (m *Minimizer) fails(ctx context.Context, s *scenarios.Scenario) (bool, error) {
+	if s.Validate() != nil {
 		return false, nil
 	}
-	z.seen[string(text)] = true
-	for range max(1, z.Tries) {
-		failed, err := z.Fails(ctx, s)
-		if err == nil && ctx.Err() != nil {
-			err = ctx.Err() // a cancelled run has no result
-		}
-		if err != nil {
-			return false, err
-		}
+	for range max(1, m.Tries) {
+		failed, err := m.Fails(ctx, s)
 		if failed {
-			z.best, z.found = s, true
-			z.Tell(fmt.Sprintf("still fails with %d Services and %d steps", s.Shape.Services, len(s.Steps)))
-			return true, nil
+			m.Tell(fmt.Sprintf("still fails with %d Services and %d steps", s.Shape.Services, len(s.Steps)))
 		}
-		if z.over() {
-			return false, nil
+		if failed || err != nil || ctx.Err() != nil {
+			return failed, err
 		}
 	}
 	return false, nil
 }
 
-// ends tries the two most likely candidates: only the round with the failure, and no steps after that round.
-func (z *minimizing) ends(ctx context.Context) error {
-	if z.FailedAt < 0 {
+// likely returns the two most likely smaller scenarios: only the round with the failure, and no steps after that round.
+func likely(s *scenarios.Scenario, failedAt int) []*scenarios.Scenario {
+	if failedAt < 0 {
 		return nil
 	}
-	steps := z.best.Steps
-	begin, end := roundOf(steps, z.FailedAt)
-	early := z.best
-	cut := withSteps(early, steps[:end])
-	head := headOf(steps)
-	if begin > head {
-		if failed, err := z.try(ctx, withSteps(early, slices.Concat(steps[:head], steps[begin:end]))); failed || err != nil {
-			return err
-		}
+	begin, end := roundOf(s.Steps, failedAt)
+	cut := withSteps(s, s.Steps[:end])
+	if head := headOf(s.Steps); begin > head {
+		return []*scenarios.Scenario{withSteps(s, slices.Concat(s.Steps[:head], s.Steps[begin:end])), cut}
 	}
-	_, err := z.try(ctx, cut)
-	return err
+	return []*scenarios.Scenario{cut}
 }
 
 // headOf returns the first step of the first round: after the first settle step and a traffic step that follows it.
@@ -193,13 +119,13 @@ func withSteps(s *scenarios.Scenario, steps []scenarios.Step) *scenarios.Scenari
 	return &smaller
 }
 
-// removable returns the steps that may be removed. withSteps removes a clear step with its faults, and a stream's end
-// with the stream.
-func removable(steps []scenarios.Step) []int {
-	firstCreate := slices.IndexFunc(steps, func(s scenarios.Step) bool { return s.Create != nil })
-	firstSettle := slices.IndexFunc(steps, func(s scenarios.Step) bool { return s.Settle != nil })
+// removable returns the steps that may be removed, the last ones first: the cause of a failure is mostly near the end.
+// withSteps removes a clear step with its faults, and a stream's end with the stream.
+func removable(s *scenarios.Scenario) (may []int) {
+	firstCreate := slices.IndexFunc(s.Steps, func(s scenarios.Step) bool { return s.Create != nil })
+	firstSettle := slices.IndexFunc(s.Steps, func(s scenarios.Step) bool { return s.Settle != nil })
 	lastSettle, lastCheck := firstSettle, -1
-	for i, step := range steps {
+	for i, step := range s.Steps {
 		switch {
 		case step.Settle != nil:
 			lastSettle = i
@@ -207,8 +133,7 @@ func removable(steps []scenarios.Step) []int {
 			lastCheck = i
 		}
 	}
-	var may []int
-	for i, step := range steps {
+	for i, step := range slices.Backward(s.Steps) {
 		switch {
 		case i == firstCreate, i == firstSettle, i == lastSettle, i == lastCheck:
 		case step.Fault != nil && step.Fault.Kind == scenarios.FaultClear:
@@ -219,44 +144,32 @@ func removable(steps []scenarios.Step) []int {
 	return may
 }
 
-// fewerSteps removes steps, the last ones first: the cause of a failure is mostly near the end.
-func (z *minimizing) fewerSteps(ctx context.Context) error {
-	may := func() []int {
-		out := removable(z.best.Steps)
-		slices.Reverse(out)
-		return out
-	}
-	return shrink.Drop(may, func(gone []int) (bool, error) {
-		var steps []scenarios.Step
-		for i, step := range z.best.Steps {
-			if !slices.Contains(gone, i) {
-				steps = append(steps, step)
-			}
+func withoutSteps(s *scenarios.Scenario, gone []int) *scenarios.Scenario {
+	var steps []scenarios.Step
+	for i, step := range s.Steps {
+		if !slices.Contains(gone, i) {
+			steps = append(steps, step)
 		}
-		return z.try(ctx, withSteps(z.best, steps))
-	})
+	}
+	return withSteps(s, steps)
 }
 
-// smallerSteps makes steps smaller, one after the other.
-func (z *minimizing) smallerSteps(ctx context.Context) error {
-	for i := range z.best.Steps {
-		for {
-			step, ok := smaller(z.best.Steps[i])
-			if !ok {
-				break
-			}
-			steps := slices.Clone(z.best.Steps)
-			steps[i] = step
-			failed, err := z.try(ctx, withSteps(z.best, steps))
-			if err != nil {
-				return err
-			}
-			if !failed {
-				break
-			}
+// divisible returns the steps that can do less.
+func divisible(s *scenarios.Scenario) (can []int) {
+	for i, step := range s.Steps {
+		if _, ok := smaller(step); ok {
+			can = append(can, i)
 		}
 	}
-	return nil
+	return can
+}
+
+func withSmallerSteps(s *scenarios.Scenario, some []int) *scenarios.Scenario {
+	steps := slices.Clone(s.Steps)
+	for _, i := range some {
+		steps[i], _ = smaller(steps[i])
+	}
+	return withSteps(s, steps)
 }
 
 // smaller returns a step that does less: half as many changes, or one of other things; false if it cannot do less.

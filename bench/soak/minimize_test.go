@@ -8,8 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"k8s.io/utils/clock"
-
 	"synclab/scenarios"
 )
 
@@ -59,7 +57,7 @@ func TestMinimize(t *testing.T) {
 	s := random(t, flushThenServices)
 	tries := 0
 	m := Minimizer{
-		Budget: time.Hour, Tries: 1, Clock: clock.RealClock{}, FailedAt: len(s.Steps) - 1, Tell: func(string) {},
+		Budget: time.Hour, Tries: 1, FailedAt: len(s.Steps) - 1, Tell: func(string) {},
 		Fails: func(_ context.Context, s *scenarios.Scenario) (bool, error) {
 			tries++
 			if err := s.Validate(); err != nil {
@@ -94,7 +92,7 @@ func TestMinimizeWhatComesNowAndThen(t *testing.T) {
 	s := random(t, flushThenServices)
 	played := 0
 	m := Minimizer{
-		Budget: time.Hour, Tries: 3, Clock: clock.RealClock{}, FailedAt: -1, Tell: func(string) {},
+		Budget: time.Hour, Tries: 3, FailedAt: -1, Tell: func(string) {},
 		Fails: func(_ context.Context, s *scenarios.Scenario) (bool, error) {
 			played++
 			return flushThenServices(s) && played%3 == 0, nil
@@ -119,7 +117,7 @@ func TestMinimizeEndsWithItsBudget(t *testing.T) {
 		s := random(t, flushThenServices)
 		began, tries := time.Now(), 0
 		m := Minimizer{
-			Budget: 5 * time.Minute, Tries: 1, Clock: clock.RealClock{}, FailedAt: len(s.Steps) - 1, Tell: func(string) {},
+			Budget: 5 * time.Minute, Tries: 1, FailedAt: len(s.Steps) - 1, Tell: func(string) {},
 			Fails: func(ctx context.Context, s *scenarios.Scenario) (bool, error) {
 				tries++
 				select {
@@ -149,7 +147,7 @@ func TestMinimizeTellsOfErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	broken := errors.New("no namespace")
-	m := Minimizer{Budget: time.Hour, Clock: clock.RealClock{}, FailedAt: 9, Tell: func(string) {}, Fails: func(context.Context, *scenarios.Scenario) (bool, error) { return false, broken }}
+	m := Minimizer{Budget: time.Hour, FailedAt: 9, Tell: func(string) {}, Fails: func(context.Context, *scenarios.Scenario) (bool, error) { return false, broken }}
 	if got, err := m.Minimize(t.Context(), s); got != nil || !errors.Is(err, broken) {
 		t.Errorf("%v, %v", got, err)
 	}

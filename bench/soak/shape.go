@@ -1,13 +1,12 @@
 package soak
 
 import (
-	"context"
 	"slices"
 
 	"synclab/scenarios"
 )
 
-// simpler are edits that simplify a scenario's shape and settings. Each is repeated while it changes something.
+// simpler are edits that simplify a scenario's shape and settings. Each is repeated while it changes something and the scenario fails.
 var simpler = []func(*scenarios.Scenario){
 	func(s *scenarios.Scenario) { halveServices(s) },
 	func(s *scenarios.Scenario) {
@@ -45,20 +44,14 @@ func halveServices(s *scenarios.Scenario) {
 	s.Steps = steps
 }
 
-func (z *minimizing) smallerShape(ctx context.Context) error {
-	for _, edit := range simpler {
-		for {
-			candidate := *z.best
-			edit(&candidate)
-			candidate.Fill()
-			failed, err := z.try(ctx, &candidate)
-			if err != nil {
-				return err
-			}
-			if !failed {
-				break
-			}
-		}
+// simplifications returns all edits: one without effect gives a scenario that was tried before.
+func simplifications(*scenarios.Scenario) []func(*scenarios.Scenario) { return simpler }
+
+func simplified(s *scenarios.Scenario, edits []func(*scenarios.Scenario)) *scenarios.Scenario {
+	candidate := *s
+	for _, edit := range edits {
+		edit(&candidate)
 	}
-	return nil
+	candidate.Fill()
+	return &candidate
 }

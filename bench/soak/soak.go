@@ -223,7 +223,7 @@ func (k *Soak) minimize(ctx context.Context, s *scenarios.Scenario, f *Failed) e
 	}
 	defer folder.Close()
 	m := Minimizer{
-		Budget: k.o.Minimize, Tries: k.o.Tries, Clock: k.o.Clock, FailedAt: fault.StepIndex(first.Step), Tell: func(text string) { k.tell("  " + text) },
+		Budget: k.o.Minimize, Tries: k.o.Tries, FailedAt: fault.StepIndex(first.Step), Tell: func(text string) { k.tell("  " + text) },
 		Fails: func(ctx context.Context, c *scenarios.Scenario) (bool, error) {
 			tries++
 			k.now(fmt.Sprintf("seed %d, %s, minimizing: try %d, %d steps", f.Seed, f.Subject, tries, len(c.Steps)))

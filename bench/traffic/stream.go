@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
-	"synclab/proxier/tracker"
+	"synclab/internal/inet"
 )
 
 // stream is the open loop: one thread in the clients' namespace.
@@ -103,7 +103,8 @@ func newStream(o Stream, clock monotonic, tell func(Result)) (*stream, error) {
 	}
 	byFamily := map[corev1.IPFamily][]netip.Addr{}
 	for _, addr := range o.Clients {
-		byFamily[tracker.FamilyOf(addr)] = append(byFamily[tracker.FamilyOf(addr)], addr)
+		family := inet.FamilyOf(addr)
+		byFamily[family] = append(byFamily[family], addr)
 	}
 	holder := map[corev1.IPFamily]*sourcePorts{}
 	for family, addrs := range byFamily {

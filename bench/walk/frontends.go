@@ -3,14 +3,14 @@ package walk
 import (
 	"net/netip"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/utils/ptr"
 
+	"synclab/internal/inet"
 	"synclab/proxier/plan"
-	"synclab/proxier/tracker"
-	"synclab/sim"
 )
 
 // Frontend is one port of a Service as its clients see it. A PacketSet makes packets for it.
@@ -63,12 +63,12 @@ func ObjectFrontends(family corev1.IPFamily, services []*corev1.Service, eps []*
 				Sticky: svc.Spec.SessionAffinity == corev1.ServiceAffinityClientIP,
 			}
 			for _, text := range addresses {
-				if addr, ok := sim.ParseAddr(text); ok && tracker.FamilyOf(addr) == family && !slices.Contains(f.Addresses, addr) {
+				if addr, ok := inet.ParseAddrOf(family, text); ok && !slices.Contains(f.Addresses, addr) {
 					f.Addresses = append(f.Addresses, addr)
 				}
 			}
 			for _, text := range svc.Spec.LoadBalancerSourceRanges {
-				if prefix, ok := sim.ParsePrefix(text); ok && tracker.FamilyOf(prefix.Addr()) == family {
+				if prefix, err := inet.ParsePrefix(strings.TrimSpace(text)); err == nil && inet.FamilyOf(prefix.Addr()) == family {
 					f.Ranges = append(f.Ranges, prefix)
 				}
 			}
@@ -93,8 +93,8 @@ func endpointsOf(family corev1.IPFamily, svc *corev1.Service, port corev1.Servic
 				if len(ep.Addresses) == 0 {
 					continue
 				}
-				addr, ok := sim.ParseAddr(ep.Addresses[0])
-				if to := netip.AddrPortFrom(addr, uint16(*p.Port)); ok && tracker.FamilyOf(addr) == family && !slices.Contains(found, to) {
+				addr, ok := inet.ParseAddrOf(family, ep.Addresses[0])
+				if to := netip.AddrPortFrom(addr, uint16(*p.Port)); ok && !slices.Contains(found, to) {
 					found = append(found, to)
 				}
 			}

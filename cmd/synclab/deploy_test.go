@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -119,8 +120,8 @@ func TestSweepJobIsConsistent(t *testing.T) {
 		t.Error(err)
 	}
 	value := func(name string) string { return cmd.Flags().Lookup(name).Value.String() }
-	if value("shards") != strconv.Itoa(n) || value("shard-index") != strconv.Itoa(n-1) || value("shard") != "" {
-		t.Errorf("%d completions, but --shards %s --shard-index %s", n, value("shards"), value("shard-index"))
+	if want := fmt.Sprintf("%d/%d", n-1, n); value("shard") != want {
+		t.Errorf("%d completions, but the last pod has --shard %s, want %s", n, value("shard"), want)
 	}
 	subjects, err := cmd.Flags().GetStringSlice("subjects")
 	if err != nil || len(subjects) < 2 || checkSubjects(cmd, subjects) != nil {
@@ -255,7 +256,7 @@ exec)
 esac
 `
 	fake := filepath.Join(dir, "fake")
-	for pod, shard := range map[string]string{"a": "shard-1-of-2", "b": "shard-2-of-2"} {
+	for pod, shard := range map[string]string{"a": "shard-0-of-2", "b": "shard-1-of-2"} {
 		folder := filepath.Join(fake, pod, shard)
 		if err := errors.Join(os.MkdirAll(folder, 0o755), os.WriteFile(filepath.Join(folder, "run.json"), []byte("{}"), 0o644)); err != nil {
 			t.Fatal(err)
@@ -265,7 +266,7 @@ esac
 	if err != nil || !strings.Contains(said, "not gathered from b yet") {
 		t.Errorf("%v\n%s", err, said)
 	}
-	for _, shard := range []string{"shard-1-of-2", "shard-2-of-2"} {
+	for _, shard := range []string{"shard-0-of-2", "shard-1-of-2"} {
 		if _, err := os.Stat(filepath.Join(out, shard, "run.json")); err != nil {
 			t.Error(err)
 		}
@@ -297,7 +298,7 @@ esac
 func TestGatherRefusesLinks(t *testing.T) {
 	dir := t.TempDir()
 	fake, victim := filepath.Join(dir, "fake"), filepath.Join(dir, "victim")
-	shard := filepath.Join(fake, "a", "shard-1-of-1")
+	shard := filepath.Join(fake, "a", "shard-0-of-1")
 	if err := errors.Join(os.MkdirAll(shard, 0o755), os.WriteFile(filepath.Join(shard, "run.json"), []byte("{}"), 0o644),
 		os.Symlink(victim, filepath.Join(shard, "index.html.new"))); err != nil {
 		t.Fatal(err)
@@ -321,7 +322,7 @@ func TestGatherBounds(t *testing.T) {
 	for about, size := range map[string]int64{"small": 1 << 10, "sparse": 3 << 20} {
 		dir := t.TempDir()
 		fake := filepath.Join(dir, "fake")
-		own, other := filepath.Join(fake, "a", "shard-1-of-2"), filepath.Join(fake, "a", "shard-2-of-2")
+		own, other := filepath.Join(fake, "a", "shard-0-of-2"), filepath.Join(fake, "a", "shard-1-of-2")
 		records := filepath.Join(own, "records.jsonl")
 		if err := errors.Join(os.MkdirAll(own, 0o755), os.MkdirAll(other, 0o755), os.WriteFile(records, nil, 0o644), os.Truncate(records, size)); err != nil {
 			t.Fatal(err)
@@ -339,7 +340,7 @@ func TestGatherBounds(t *testing.T) {
 		switch {
 		case err != nil:
 			t.Error(err)
-		case about == "small" && !slices.Equal(names, []string{"shard-1-of-2"}):
+		case about == "small" && !slices.Equal(names, []string{"shard-0-of-2"}):
 			t.Errorf("of a pod with the index 0: %v\n%s", names, said)
 		case about == "sparse" && (len(names) > 0 || !strings.Contains(said, "a: refused: its files are larger than 1 MiB")):
 			t.Errorf("of a pod with a too large archive: %v\n%s", names, said)

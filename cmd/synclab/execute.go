@@ -100,7 +100,7 @@ func measureShown(ctx context.Context, s streams, o runOptions, also func(bench.
 		o.scenario.SetTimeouts(o.maxTime)
 	}
 	if o.dryRun {
-		return nil, listShards(s.out, options)
+		return nil, showShard(s.out, options)
 	}
 	if o.dump {
 		options.Dump = func(subject, rules string) {
@@ -195,82 +195,41 @@ func flagWords(cmd *cobra.Command, keep func(name string) bool) (words []string)
 	return words
 }
 
-// shardFlags choose a part of a run, for sweeps over several machines.
-type shardFlags struct {
-	shard  string // i/n, from 1
-	index  int    // from 0
-	shards int
-	dryRun bool
-}
-
-func (f *shardFlags) register(cmd *cobra.Command) {
+// registerShard adds the flags of a part of a run, for sweeps over several machines.
+func (f *runFlags) registerShard(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.shard, "shard", "", "run `part` i of n, e.g. 3/40, in a separate folder below --out; a complete part is not run again")
-	flags.IntVar(&f.index, "shard-index", 0, "the part's `number` from 0, as in an Indexed Job; with --shards")
-	flags.IntVar(&f.shards, "shards", 0, "`number` of shards that the run is divided into")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "list which cells and repetitions each shard would measure, and run nothing")
-	for _, flag := range []string{"shard", "shard-index", "shards"} {
-		terminal.Complete(cmd, flag)
-	}
-	cmd.MarkFlagsMutuallyExclusive("shard", "shard-index")
-	cmd.MarkFlagsMutuallyExclusive("shard", "shards")
-	moreFlags(cmd, "shard", "shard-index", "shards", "dry-run")
+	flags.StringVar(&f.shard, "shard", "", "run `part` I/N of N, from 0 to N-1, in a separate folder below --out; a complete part is not run again")
+	flags.BoolVar(&f.o.dryRun, "dry-run", false, "print how many repetitions of cells the run or its shard has, and run nothing")
+	terminal.Complete(cmd, "shard")
+	moreFlags(cmd, "shard", "dry-run")
 }
 
-// apply checks the flags and puts them into a run's options.
-func (f *shardFlags) apply(cmd *cobra.Command, o *runOptions) error {
-	given := cmd.Flags().Changed
-	switch {
-	case given("shard"):
-		which, of, _ := strings.Cut(f.shard, "/")
-		i, err := strconv.Atoi(which)
-		n, err2 := strconv.Atoi(of)
-		if err != nil || err2 != nil || i < 1 || i > n {
-			return badUsage(cmd, "--shard %q: want i/n with i from 1 to n, such as 3/40", f.shard)
-		}
-		o.shard, o.shards = i, n
-	case given("shards") && f.shards < 1:
-		return badUsage(cmd, "--shards %d: want at least 1", f.shards)
-	case given("shard-index") && !given("shards"):
-		return badUsage(cmd, "--shard-index %d: the number of shards is missing: want --shards", f.index)
-	case given("shard-index") && (f.index < 0 || f.index >= f.shards):
-		return badUsage(cmd, "--shard-index %d: want 0 to %d", f.index, f.shards-1)
-	case given("shard-index"):
-		o.shard, o.shards = f.index+1, f.shards
-	case given("shards") && !f.dryRun:
-		return badUsage(cmd, "--shards %d: the shard to run is missing: want --shard i/n or --shard-index; --dry-run lists all", f.shards)
-	case given("shards"):
-		o.shards = f.shards
+// readShard checks --shard.
+func (f *runFlags) readShard(cmd *cobra.Command) error {
+	if !cmd.Flags().Changed("shard") {
+		return nil
 	}
-	if o.shards > 0 && given("kubeconfig") {
+	which, of, _ := strings.Cut(f.shard, "/")
+	i, err := strconv.Atoi(which)
+	n, err2 := strconv.Atoi(of)
+	if err != nil || err2 != nil || i < 0 || i >= n {
+		return badUsage(cmd, "--shard %q: want I/N with I from 0 to N-1, such as 3/40", f.shard)
+	}
+	if cmd.Flags().Changed("kubeconfig") {
 		return badUsage(cmd, "--kubeconfig takes no shards: each shard would measure another cluster")
 	}
-	o.dryRun = f.dryRun
+	f.o.shard, f.o.shards = i, n
 	return nil
 }
 
-// listShards prints the units of each shard, or of the chosen one.
-func listShards(w io.Writer, options bench.ExecuteOptions) error {
-	chosen := options.Shard
+// showShard prints the size of a run or of its shard.
+func showShard(w io.Writer, options bench.ExecuteOptions) error {
 	options.Shards = max(1, options.Shards)
-	shards, err := bench.Divide(options)
+	s, err := bench.Divide(options)
 	if err != nil {
 		return err
 	}
-	rows := [][]string{{"shard", "unit", "cell", "repetition", "subjects"}}
-	for _, s := range shards {
-		if chosen != 0 && s.Shard != chosen {
-			continue
-		}
-		rows = append(rows, []string{s.String(), "", strconv.Itoa(len(s.Units)) + " units", "", ""})
-		for _, u := range s.Units {
-			rows = append(rows, []string{"", strconv.Itoa(u.Number), u.Cell(), strconv.Itoa(u.Rep), strings.Join(u.Subjects, " ")})
-		}
-	}
-	if err := terminal.Columns(w, rows...); err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(w, "\nsweep %s: %d units in %d shards\n", shards[0].Sweep, shards[0].Total, len(shards))
+	_, err = fmt.Fprintf(w, "shard %s of sweep %s: %d of %d repetitions of cells\n", s, s.Sweep, s.Units, s.Total)
 	return err
 }
 

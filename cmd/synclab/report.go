@@ -255,21 +255,8 @@ func newestRun(root string) (string, error) {
 	return newest, nil
 }
 
-// oneDivision refuses shards of different divisions, below a folder or named one by one.
-func oneDivision(dirs []string) error {
-	for _, dir := range dirs {
-		if err := raw.OneDivision(records.ShardsIn(dir)); err != nil {
-			return err
-		}
-	}
-	return raw.OneDivision(dirs)
-}
-
 // report builds the report and prints its summary and the path of its page.
 func report(s streams, dirs []string, out string, format terminal.Format, options reports.Options) (*sections.Summary, error) {
-	if err := oneDivision(dirs); err != nil {
-		return nil, badInput(err)
-	}
 	summary, err := reports.Build(dirs, out, options)
 	if err != nil {
 		return nil, err

@@ -44,9 +44,9 @@ type runOptions struct {
 	configFile string // that config was read from; empty: kube-proxy's defaults
 	profile    bool   // sample where the time goes
 	dump       bool   // print the rules that were installed
-	shard      int    // from 1, of shards
+	shard      int    // from 0, of shards
 	shards     int    // 0: the whole run
-	dryRun     bool   // list the shards and run nothing
+	dryRun     bool   // print the size of the run, and run nothing
 	json       bool   // print events instead of tables
 	listen     string // address of the live page; empty: none
 	history    string // file that a complete run is appended to; empty: none
@@ -59,7 +59,7 @@ type runFlags struct {
 	proxy     proxyConfigFlag
 	subjects  subjectFlags
 	cluster   clusterFlags
-	shards    shardFlags
+	shard     string // as given: "3/8"
 	precision string // as given: "5%"
 	quick     bool
 	trace     bool
@@ -77,7 +77,7 @@ func (f *runFlags) register(cmd *cobra.Command, usual, precision string) {
 	f.manifests.register(cmd)
 	f.proxy.register(cmd)
 	f.subjects.register(cmd, usual)
-	f.shards.register(cmd)
+	f.registerShard(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.cluster.kubeconfig, "kubeconfig", "", "kubeconfig `file` of a real cluster whose Services are read and followed, read-only (scenario: follow)")
 	f.cluster.registerExec(flags)
@@ -116,7 +116,7 @@ func (f *runFlags) read(cmd *cobra.Command, args []string, s streams) (o runOpti
 	if f.o.reps < 1 {
 		return o, badUsage(cmd, "--reps %d: want at least 1", f.o.reps)
 	}
-	if err := f.shards.apply(cmd, &f.o); err != nil {
+	if err := f.readShard(cmd); err != nil {
 		return o, err
 	}
 	if err := f.repetitions(cmd); err != nil {
@@ -255,7 +255,7 @@ makes one report of them.`,
   kubectl get svc,endpointslices -A -o yaml | synclab run -f -
   synclab run --kubeconfig ~/.kube/config --subjects kube-proxy/nftables
   synclab run size-sweep --listen 127.0.0.1:8080   # its progress in a browser
-  synclab run size-sweep --reps 20 --shards 8 --dry-run
+  synclab run size-sweep --reps 20 --shard 3/8 --dry-run
   synclab run size-sweep --reps 20 --shard 3/8 --out /mnt/sweep
   synclab run size-sweep --services 2000 --profile --subjects kube-proxy/nftables   # then: synclab explain
   synclab run -f manifests/ --proxy-config kube-proxy.yaml --dump-iptables`,

@@ -2,15 +2,13 @@ package config
 
 import (
 	"fmt"
-	"net/netip"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/kube-proxy/config/v1alpha1"
-	utilnet "k8s.io/utils/net"
 
+	"synclab/internal/inet"
 	"synclab/proxier/backend"
-	"synclab/proxier/tracker"
 )
 
 // DetectLocal returns how one family distinguishes the pods' traffic from other traffic. podCIDRs are those of the Node
@@ -37,30 +35,19 @@ func DetectLocal(cfg *v1alpha1.KubeProxyConfiguration, family corev1.IPFamily, p
 	}
 }
 
-// detectBySource uses the first CIDR of the family.
+// detectBySource uses the first CIDR of the family. It has no host bits: iptables clears them, and the rules written must
+// equal the rules read back.
 func detectBySource(from string, family corev1.IPFamily, cidrs []string) (backend.Local, error) {
 	for _, cidr := range cidrs {
-		prefix, err := parsePrefix(cidr)
+		prefix, err := inet.ParsePrefix(cidr)
 		if err != nil {
-			return backend.Local{}, fmt.Errorf("%s: %w", from, err)
+			return backend.Local{}, fmt.Errorf("%s: %q is not a CIDR: %w", from, cidr, err)
 		}
-		if tracker.FamilyOf(prefix.Addr()) == family {
+		if inet.FamilyOf(prefix.Addr()) == family {
 			return backend.Local{Source: prefix}, nil
 		}
 	}
 	return backend.Local{}, nil
-}
-
-// parsePrefix parses a CIDR as Kubernetes does, leading zeros in IPv4 numbers included, and clears its host bits.
-// iptables clears them too, and the rules written must equal the rules read back.
-func parsePrefix(cidr string) (netip.Prefix, error) {
-	_, network, err := utilnet.ParseCIDRSloppy(cidr)
-	if err != nil {
-		return netip.Prefix{}, fmt.Errorf("%q is not a CIDR: %w", cidr, err)
-	}
-	addr, _ := netip.AddrFromSlice(network.IP)
-	ones, _ := network.Mask.Size()
-	return netip.PrefixFrom(addr, ones), nil
 }
 
 // elementOf returns the path of one element of a list field.

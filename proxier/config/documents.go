@@ -9,9 +9,10 @@ import (
 	"slices"
 	"strings"
 
-	yamlv3 "go.yaml.in/yaml/v3"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"synclab/internal/yamldoc"
 )
 
 // document is one YAML or JSON document of a file, or a text in one, as a ConfigMap has it.
@@ -20,6 +21,7 @@ type document struct {
 	text  []byte
 	above int // lines of the file before the text; below 0: unknown
 	json  []byte
+	tree  yamldoc.Tree
 	head
 }
 
@@ -59,7 +61,7 @@ func find(file string, text []byte) (found *document, others []string, err error
 	case len(all) == 0:
 		return nil, nil, &FieldError{File: file, Reason: fmt.Sprintf("no %s is in it%s", kind, seen(others))}
 	case len(all) > 1:
-		return nil, nil, &FieldError{File: file, Line: all[1].lines()["kind"], Reason: fmt.Sprintf("a second %s: want one", kind)}
+		return nil, nil, &FieldError{File: file, Line: all[1].line("kind"), Reason: fmt.Sprintf("a second %s: want one", kind)}
 	}
 	return all[0], others, nil
 }
@@ -80,43 +82,19 @@ func seen(kinds []string) string {
 
 // split returns the documents of a text, without empty ones.
 func split(file string, text []byte, above int) (all []*document, err error) {
-	one := func(from, to, above int) error {
-		if !hasContent(text[from:to]) {
-			return nil // the YAML parser refuses directives alone, as before the first "---"
+	for lines, part := range yamldoc.Split(text, yamldoc.Mark) {
+		d := &document{file: file, text: part, above: above}
+		if above >= 0 {
+			d.above += lines
 		}
-		d := &document{file: file, text: text[from:to], above: above}
 		if err := d.parse(); err != nil {
-			return err
+			return nil, err
 		}
 		if string(d.json) != "null" {
 			all = append(all, d)
 		}
-		return nil
 	}
-	from, offset, begun, line := 0, 0, above, above
-	for row := range bytes.Lines(text) {
-		if mark := bytes.TrimRight(row, " \t\r\n"); string(mark) == "---" || string(mark) == "..." || bytes.HasPrefix(row, []byte("--- ")) {
-			if err := one(from, offset, begun); err != nil {
-				return nil, err
-			}
-			from, begun = offset+len("---"), line
-		}
-		offset += len(row)
-		if above >= 0 {
-			line++
-		}
-	}
-	return all, one(from, offset, begun)
-}
-
-// hasContent reports whether a text has more than blank rows, comments and directives.
-func hasContent(text []byte) bool {
-	for row := range bytes.Lines(text) {
-		if row = bytes.TrimSpace(row); len(row) > 0 && row[0] != '#' && row[0] != '%' {
-			return true
-		}
-	}
-	return false
+	return all, nil
 }
 
 // parse converts the text to JSON, as kube-proxy does, and reads its head.
@@ -126,26 +104,26 @@ func (d *document) parse() (err error) {
 			return d.syntaxError(err)
 		}
 	}
+	d.tree = yamldoc.Parse(d.text)
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(d.json, &d.head); err != nil && d.Kind == "" {
 		return d.problem(d.lineOf(1), "", "not an object of Kubernetes")
 	}
 	return nil
 }
 
-// kindRow matches the kind of a configuration in YAML or JSON, but not a script or a comment that names it.
-var kindRow = regexp.MustCompile(`(?m)(?:^|[{,])[ \t]*["']?kind["']?[ \t]*:[ \t]*["']?` + kind + `\b`)
+// kindRow matches the kind of a configuration.
+var kindRow = yamldoc.KindRow(kind)
 
 // configMap returns the documents in a ConfigMap's texts, such as config.conf of kubeadm or config of EKS. A text of
 // another format, such as a script, has none.
 func (d *document) configMap() (all []*document, err error) {
-	lines := d.lines()
 	for _, key := range slices.Sorted(maps.Keys(d.Data)) {
 		text := d.Data[key]
 		if !kindRow.MatchString(text) {
 			continue
 		}
 		above, name := -1, d.file+", "+key
-		if line := lines["data."+key]; line > 0 && d.isBlock(line) {
+		if line := d.lineAt("data", key); line > 0 && d.isBlock(line) {
 			above, name = line, d.file // a block of text begins below its key
 		}
 		inside, err := split(name, []byte(text), above)
@@ -186,33 +164,18 @@ func (d *document) lineOf(line int) int {
 	return d.above + line
 }
 
-// lines returns the line in the file of each field, by its path.
-func (d *document) lines() map[string]int {
-	lines := map[string]int{}
-	text := d.text
-	if json.Valid(text) {
-		text = bytes.ReplaceAll(text, []byte("\t"), []byte(" ")) // YAML has no tabs; in valid JSON they are only white space
+// line returns the line in the file of a field; 0: unknown.
+func (d *document) line(path string) int {
+	if path == "" {
+		return 0
 	}
-	var root yamlv3.Node
-	if d.above < 0 || yamlv3.Unmarshal(text, &root) != nil || len(root.Content) == 0 {
-		return lines
+	return d.lineAt(yamldoc.Steps(path)...)
+}
+
+func (d *document) lineAt(steps ...string) int {
+	line, found := d.tree.Line(steps...)
+	if !found {
+		return 0
 	}
-	var walk func(n *yamlv3.Node, path string)
-	walk = func(n *yamlv3.Node, path string) {
-		if n.Kind == yamlv3.AliasNode {
-			n = n.Alias
-		}
-		for i := 0; n.Kind == yamlv3.MappingNode && i+1 < len(n.Content); i += 2 {
-			key, value := n.Content[i], n.Content[i+1]
-			field := strings.TrimPrefix(path+"."+key.Value, ".")
-			lines[field] = d.above + key.Line
-			walk(value, field)
-		}
-		for i := 0; n.Kind == yamlv3.SequenceNode && i < len(n.Content); i++ {
-			lines[elementOf(path, i)] = d.above + n.Content[i].Line
-			walk(n.Content[i], elementOf(path, i))
-		}
-	}
-	walk(root.Content[0], "")
-	return lines
+	return d.lineOf(line)
 }

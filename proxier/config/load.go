@@ -63,9 +63,8 @@ func Parse(file string, text []byte, o LoadOptions) (*v1alpha1.KubeProxyConfigur
 	if err != nil {
 		return nil, nil, err
 	}
-	lines := d.lines()
 	if d.APIVersion != apiVersion {
-		return nil, nil, d.problem(lines["apiVersion"], "apiVersion", fmt.Sprintf("%q is not known; want %s", d.APIVersion, apiVersion))
+		return nil, nil, d.problem(d.line("apiVersion"), "apiVersion", fmt.Sprintf("%q is not known; want %s", d.APIVersion, apiVersion))
 	}
 	cfg := &v1alpha1.KubeProxyConfiguration{}
 	unknown, err := d.decode(cfg)
@@ -80,7 +79,7 @@ func Parse(file string, text []byte, o LoadOptions) (*v1alpha1.KubeProxyConfigur
 	validate(&p, cfg, cfg.Mode)
 	validateHiddenMetrics(&p, cfg, o.Minor)
 	if len(p) > 0 {
-		return nil, nil, p.placed(d.file, lines)
+		return nil, nil, p.placed(d)
 	}
 	var notes []string
 	if len(others) > 0 {
@@ -90,7 +89,7 @@ func Parse(file string, text []byte, o LoadOptions) (*v1alpha1.KubeProxyConfigur
 	for _, one := range unknown {
 		notes = append(notes, one.Error()+" (kube-proxy only warns, too)")
 	}
-	return cfg, append(notes, remarks(d.file, cfg, lines)...), nil
+	return cfg, append(notes, remarks(d, cfg)...), nil
 }
 
 // problems joins several FieldErrors into one error, one per line.
@@ -108,9 +107,9 @@ func (p problems) Unwrap() []error {
 }
 
 // placed adds the file and the line of its field to each problem.
-func (p problems) placed(file string, lines map[string]int) problems {
+func (p problems) placed(d *document) problems {
 	for _, problem := range p {
-		problem.File, problem.Line = file, lines[problem.Field]
+		problem.File, problem.Line = d.file, d.line(problem.Field)
 	}
 	return p
 }

@@ -145,21 +145,25 @@ func TestLoadErrors(t *testing.T) {
 		{"misspelt", header + "iptables:\n  masqueradebit: 3\n", "c.yaml:4: iptables.masqueradebit: unknown field"},
 		{"unknown", header + "iptables: {backend: nft}\n", "c.yaml:3: iptables.backend: unknown field"},
 		{"twice", header + "mode: iptables\niptables: {}\nmode: iptables\n", "c.yaml:5: mode: is set twice, the last value counts"},
-		{"gate twice", header + "featureGates:\n  A: true\n  A: false\n", "c.yaml:5: A: is set twice, the last value counts"},
+		{"gate twice", header + "featureGates:\n  A: true\n  A: false\n", "c.yaml:5: featureGates.A: is set twice, the last value counts"},
 		{"wrong types", header + "clusterCIDR: 10\niptables:\n  masqueradeBit: many\n  masqueradeAll: 1\nconntrack: none\nnodePortAddresses: 10.0.0.0/8\nmode: {}\n",
-			"c.yaml:3: clusterCIDR: want a string (put it in quotes), got 10\n" +
-				`c.yaml:5: iptables.masqueradeBit: want a whole number (int32), got "many"` + "\n" +
-				"c.yaml:6: iptables.masqueradeAll: want true or false, got 1\n" +
-				`c.yaml:7: conntrack: want an object, got "none"` + "\n" +
-				`c.yaml:8: nodePortAddresses: want a list, got "10.0.0.0/8"` + "\n" +
-				"c.yaml:9: mode: want a string (put it in quotes), got an object"},
+			"c.yaml:3: clusterCIDR: is 10: want text, in quotes\n" +
+				`c.yaml:5: iptables.masqueradeBit: is the text "many": want a whole number` + "\n" +
+				"c.yaml:6: iptables.masqueradeAll: is 1: want true or false\n" +
+				`c.yaml:7: conntrack: is the text "none": want a mapping` + "\n" +
+				`c.yaml:8: nodePortAddresses: is the text "10.0.0.0/8": want a list` + "\n" +
+				"c.yaml:9: mode: is a mapping: want text, in quotes"},
 		{"wrong types, deep", header + "nodePortAddresses: [primary, 7]\nfeatureGates: {A: maybe}\nlogging: {options: {json: {infoBufferSize: much}}}\n",
-			"c.yaml:3: nodePortAddresses[1]: want a string (put it in quotes), got 7\n" +
-				`c.yaml:4: featureGates.A: want true or false, got "maybe"` + "\n" +
-				`c.yaml:5: logging.options.json.infoBufferSize: want a quantity such as 4Ki, got "much"`},
-		{"too large", header + "oomScoreAdj: 99999999999\n", "c.yaml:3: oomScoreAdj: want a whole number (int32), got 99999999999"},
+			"c.yaml:3: nodePortAddresses[1]: is 7: want text, in quotes\n" +
+				`c.yaml:4: featureGates.A: is the text "maybe": want true or false` + "\n" +
+				`c.yaml:5: logging.options.json.infoBufferSize: is the text "much": want a quantity such as 500m or 2Gi`},
+		{"too large", header + "oomScoreAdj: 99999999999\n", "c.yaml:3: oomScoreAdj: is 99999999999: want a whole number that is smaller"},
 		{"no unit", header + "iptables:\n  syncPeriod: 30\n",
-			"c.yaml:4: iptables.syncPeriod: want a duration with a unit, such as 30s or 1m30s, got 30"},
+			"c.yaml:4: iptables.syncPeriod: is 30: want a duration with a unit, such as 30s or 1m30s"},
+		{"numbers", header + "clientConnection: {qps: many}\nlogging: {verbosity: -1, flushFrequency: soon}\n",
+			`c.yaml:3: clientConnection.qps: is the text "many": want a number` + "\n" +
+				`c.yaml:4: logging.flushFrequency: is the text "soon": want a duration with a unit, such as 30s or 1m30s` + "\n" +
+				"c.yaml:4: logging.verbosity: is -1: want a whole number, 0 or more"},
 		{"list element", header + "nodePortAddresses:\n- 10.0.0.0/8\n- primary\n- 10.0.0.1\n- primary\n",
 			`c.yaml:6: nodePortAddresses[2]: "10.0.0.1" is not a CIDR; want CIDRs, "primary", "localhost" or "all"` + "\n" +
 				`c.yaml:7: nodePortAddresses[3]: "primary" is listed twice`},

@@ -6,7 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/kube-proxy/config/v1alpha1"
-	utilnet "k8s.io/utils/net"
+
+	"synclab/internal/inet"
 )
 
 // NodeIPs returns the node's main addresses: at most one per family, the main family first. As in kube-proxy, all
@@ -31,7 +32,7 @@ func NodeAddresses(node *corev1.Node, kinds ...corev1.NodeAddressType) []netip.A
 	var addrs []netip.Addr
 	for _, kind := range kinds {
 		for _, a := range node.Status.Addresses {
-			if addr := parseAddr(a.Address); a.Type == kind && addr.IsValid() {
+			if addr, ok := inet.ParseAddr(a.Address); ok && a.Type == kind {
 				addrs = append(addrs, addr)
 			}
 		}
@@ -41,14 +42,8 @@ func NodeAddresses(node *corev1.Node, kinds ...corev1.NodeAddressType) []netip.A
 
 // bindAddress returns the configuration's bindAddress; invalid if it is a wildcard.
 func bindAddress(cfg *v1alpha1.KubeProxyConfiguration) netip.Addr {
-	if bind := parseAddr(cfg.BindAddress); bind.IsValid() && !bind.IsUnspecified() {
+	if bind, ok := inet.ParseAddr(cfg.BindAddress); ok && !bind.IsUnspecified() {
 		return bind
 	}
 	return netip.Addr{}
-}
-
-// parseAddr parses an address as Kubernetes does: leading zeros are allowed, an IPv4-mapped address is one of IPv4.
-func parseAddr(text string) netip.Addr {
-	addr, _ := netip.AddrFromSlice(utilnet.ParseIPSloppy(text))
-	return addr.Unmap()
 }

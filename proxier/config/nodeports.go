@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/kube-proxy/config/v1alpha1"
 
-	"synclab/proxier/tracker"
+	"synclab/internal/inet"
 )
 
 // NodePorts describes on which of the node's addresses one family accepts NodePort traffic.
@@ -47,7 +47,7 @@ func NodePortAddresses(cfg *v1alpha1.KubeProxyConfiguration, family corev1.IPFam
 		return NodePorts{}, err
 	}
 	for _, prefix := range prefixes {
-		if tracker.FamilyOf(prefix.Addr()) != family {
+		if inet.FamilyOf(prefix.Addr()) != family {
 			continue
 		}
 		ports.Prefixes = append(ports.Prefixes, prefix)
@@ -79,9 +79,9 @@ func nodePortPrefixes(addresses []string, nodeIPs []netip.Addr) ([]netip.Prefix,
 			}
 			continue
 		}
-		prefix, err := parsePrefix(address)
+		prefix, err := inet.ParsePrefix(address)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", elementOf("nodePortAddresses", i), err)
+			return nil, fmt.Errorf("%s: %q is not a CIDR: %w", elementOf("nodePortAddresses", i), address, err)
 		}
 		prefixes = append(prefixes, prefix)
 	}
@@ -100,7 +100,7 @@ func (n NodePorts) RouteLocalnet() bool {
 func (n NodePorts) Select(addresses []netip.Addr) (selected, refused []netip.Addr) {
 	for _, addr := range addresses {
 		addr = addr.Unmap().WithZone("")
-		if tracker.FamilyOf(addr) != n.Family || !n.matches(addr) {
+		if inet.FamilyOf(addr) != n.Family || !n.matches(addr) {
 			continue
 		}
 		if addr.IsLoopback() && !n.Localhost {

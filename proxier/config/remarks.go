@@ -27,7 +27,7 @@ var ineffective = []struct {
 }
 
 // remarks returns what a user should know about accepted settings, one line for each reason.
-func remarks(file string, cfg *v1alpha1.KubeProxyConfiguration, lines map[string]int) (notes []string) {
+func remarks(d *document, cfg *v1alpha1.KubeProxyConfiguration) (notes []string) {
 	changed := Changed(cfg)
 	for _, group := range ineffective {
 		var fields []string
@@ -37,11 +37,11 @@ func remarks(file string, cfg *v1alpha1.KubeProxyConfiguration, lines map[string
 			}
 		}
 		if len(fields) > 0 {
-			notes = append(notes, fmt.Sprintf("%s: %s: %s", file, strings.Join(fields, ", "), group.reason))
+			notes = append(notes, fmt.Sprintf("%s: %s: %s", d.file, strings.Join(fields, ", "), group.reason))
 		}
 	}
 	note := func(field, reason string, args ...any) {
-		notes = append(notes, (&FieldError{file, lines[field], field, fmt.Sprintf(reason, args...)}).Error())
+		notes = append(notes, d.problem(d.line(field), field, fmt.Sprintf(reason, args...)).Error())
 	}
 	if slices.ContainsFunc(IgnoredGates(cfg), func(name string) bool { return name != "AllAlpha" && name != "AllBeta" }) {
 		note("featureGates", "kube-proxy exits at a gate that its version does not have")

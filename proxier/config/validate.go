@@ -15,6 +15,8 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/kube-proxy/config/v1alpha1"
 	utilnet "k8s.io/utils/net"
+
+	"synclab/internal/inet"
 )
 
 // Keywords of nodePortAddresses. primary means the addresses in the node's Node object.
@@ -82,7 +84,7 @@ func validateSection(p *problems, cfg *v1alpha1.KubeProxyConfiguration, mode v1a
 			}
 		}
 		for i, cidr := range cfg.IPVS.ExcludeCIDRs {
-			if _, err := parsePrefix(cidr); err != nil {
+			if _, err := inet.ParsePrefix(cidr); err != nil {
 				p.add(elementOf("ipvs.excludeCIDRs", i), "%q is not a CIDR", cidr)
 			}
 		}
@@ -194,7 +196,7 @@ func validateClusterCIDR(p *problems, list string) {
 	cidrs := strings.Split(list, ",")
 	valid := true
 	for _, cidr := range cidrs {
-		if _, err := parsePrefix(cidr); err != nil {
+		if _, err := inet.ParsePrefix(cidr); err != nil {
 			p.add("clusterCIDR", "%q is not a CIDR", cidr)
 			valid = false
 		}
@@ -223,7 +225,7 @@ func validateNodePortAddresses(p *problems, addresses []string) {
 			}
 			continue
 		}
-		if _, err := parsePrefix(address); err != nil {
+		if _, err := inet.ParsePrefix(address); err != nil {
 			p.add(field, "%q is not a CIDR; want CIDRs, %q, %q or %q", address, primary, localhost, everyIP)
 		}
 	}

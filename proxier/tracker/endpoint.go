@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"synclab/internal/inet"
 )
 
 // Endpoint is one address and port behind a Service port. Immutable.
@@ -87,8 +89,8 @@ func translateEndpoints(slice *discoveryv1.EndpointSlice, port uint16, nodeName 
 		if len(objs[i].Addresses) == 0 {
 			continue
 		}
-		addr, ok := ParseAddr(objs[i].Addresses[0]) // the API leaves the meaning of further addresses undefined: use the first
-		if !ok || string(FamilyOf(addr)) != string(slice.AddressType) {
+		addr, ok := inet.ParseAddr(objs[i].Addresses[0]) // the API leaves the meaning of further addresses undefined: use the first
+		if !ok || string(inet.FamilyOf(addr)) != string(slice.AddressType) {
 			continue // of the other family: the API refuses it, and no rule could use it
 		}
 		ep := translateEndpoint(&objs[i], netip.AddrPortFrom(addr, port), nodeName)

@@ -9,7 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	utilnet "k8s.io/utils/net"
+
+	"synclab/internal/inet"
 )
 
 // defaultAffinitySeconds is the API's default for ClientIP affinity. Objects of a fake clientset have no defaults.
@@ -153,12 +154,7 @@ func clusterIPOf(svc *corev1.Service, family corev1.IPFamily) (netip.Addr, bool)
 	if len(ips) == 0 {
 		ips = []string{svc.Spec.ClusterIP}
 	}
-	for _, ip := range ips {
-		if addr, ok := ParseAddr(ip); ok && FamilyOf(addr) == family {
-			return addr, true
-		}
-	}
-	return netip.Addr{}, false
+	return inet.ParseAddrOf(family, ips...)
 }
 
 // externalPolicyLocal: as in kube-proxy, the policy counts only if external traffic is possible: LoadBalancer,
@@ -193,25 +189,15 @@ func vipsOf(svc *corev1.Service, family corev1.IPFamily) []netip.Addr {
 func sourceRangesOf(svc *corev1.Service, family corev1.IPFamily) []netip.Prefix {
 	var ranges []netip.Prefix
 	for _, text := range svc.Spec.LoadBalancerSourceRanges {
-		_, ipnet, err := utilnet.ParseCIDRSloppy(strings.TrimSpace(text))
-		if err != nil {
+		prefix, err := inet.ParsePrefix(strings.TrimSpace(text))
+		if err != nil || inet.FamilyOf(prefix.Addr()) != family {
 			continue
 		}
-		addr, ok := netip.AddrFromSlice(ipnet.IP)
-		if !ok || FamilyOf(addr.Unmap()) != family {
-			continue
-		}
-		ones, bits := ipnet.Mask.Size()
-		if ones == 0 {
+		// Of ::ffff:0:0/96, too, 0 bits are left: kube-proxy then writes a range.
+		if spelledAs6 := strings.Contains(text, ":"); prefix.Bits() == 0 && prefix.Addr().Is6() == spelledAs6 {
 			return nil // all clients are allowed, as without ranges
 		}
-		if addr.Is4In6() && bits == 128 {
-			// The prefix ::ffff:0:0 is the first 96 bits. 0 bits may remain: kube-proxy then writes a range, too.
-			ones -= 96
-		}
-		if prefix := netip.PrefixFrom(addr.Unmap(), ones); prefix.IsValid() {
-			ranges = append(ranges, prefix)
-		}
+		ranges = append(ranges, prefix)
 	}
 	return ranges
 }
@@ -219,31 +205,9 @@ func sourceRangesOf(svc *corev1.Service, family corev1.IPFamily) []netip.Prefix 
 func addrsOf(texts []string, family corev1.IPFamily) []netip.Addr {
 	var addrs []netip.Addr
 	for _, text := range texts {
-		if addr, ok := ParseAddr(text); ok && FamilyOf(addr) == family {
+		if addr, ok := inet.ParseAddrOf(family, text); ok {
 			addrs = append(addrs, addr)
 		}
 	}
 	return addrs
-}
-
-// ParseAddr parses an address as old API objects may contain it: with leading zeros, read as decimal as in Go before
-// 1.17.
-func ParseAddr(text string) (netip.Addr, bool) {
-	if addr, err := netip.ParseAddr(text); err == nil {
-		return addr.Unmap(), addr.Zone() == ""
-	}
-	ip := utilnet.ParseIPSloppy(text)
-	if ip == nil {
-		return netip.Addr{}, false
-	}
-	addr, ok := netip.AddrFromSlice(ip)
-	return addr.Unmap(), ok
-}
-
-// FamilyOf returns the family of an address.
-func FamilyOf(addr netip.Addr) corev1.IPFamily {
-	if addr.Is4() {
-		return corev1.IPv4Protocol
-	}
-	return corev1.IPv6Protocol
 }

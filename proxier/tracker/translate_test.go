@@ -240,18 +240,3 @@ func TestPortsAreKeyedByNameAndProtocol(t *testing.T) {
 		t.Error(diff)
 	}
 }
-
-func TestParseAddr(t *testing.T) {
-	for text, want := range map[string]string{
-		"10.0.0.1": "10.0.0.1", "010.000.000.001": "10.0.0.1", "::ffff:10.0.0.1": "10.0.0.1", "FD00::0:1": "fd00::1",
-		"fe80::1%eth0": "", "10.0.0": "", "10.0.0.256": "", "": "",
-	} {
-		got := ""
-		if addr, ok := ParseAddr(text); ok {
-			got = addr.String()
-		}
-		if got != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
-		}
-	}
-}

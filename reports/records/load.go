@@ -47,8 +47,8 @@ func loadFolder(dir string) (*Run, error) {
 	if run.ID == "" {
 		run.ID = filepath.Base(dir)
 	}
-	if s := run.Shard; s != nil && (s.Shard < 1 || s.Of < s.Shard || s.Of > MaxShards) {
-		return nil, fmt.Errorf("%s: shard %d of %d: want 1 to %d", filepath.Join(dir, "run.json"), s.Shard, s.Of, MaxShards)
+	if s := run.Shard; s != nil && (s.Shard < 0 || s.Of <= s.Shard || s.Of > MaxShards) {
+		return nil, fmt.Errorf("%s: shard %d of %d: want 0 to less than that, and at most %d of them", filepath.Join(dir, "run.json"), s.Shard, s.Of, MaxShards)
 	}
 	for _, target := range run.Scenario.Targets {
 		if !scenarios.KnownFigure(target.Figure) {

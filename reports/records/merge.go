@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,8 +17,8 @@ import (
 	"synclab/reports/doc"
 )
 
-// A sweep divided among machines becomes one run again. It has the records of all shards, in the order in which one run
-// would have written them. Each repetition of a cell is in one shard, and so on one machine.
+// A sweep divided among machines becomes one run again. It has the records of all shards, by size and repetition. Each
+// repetition of a cell is in one shard, and so on one machine.
 
 // ShardHead describes one shard of a run for the report.
 type ShardHead struct {
@@ -158,7 +158,7 @@ func mergeShards(shards []*Run, name string) (*Run, error) {
 	for _, l := range shards {
 		m.take(l, hosts)
 	}
-	slices.SortStableFunc(m.Records, m.inOrder())
+	slices.SortStableFunc(m.Records, func(a, b raw.Record) int { return cmp.Or(a.Services-b.Services, a.Rep-b.Rep) })
 	m.Missing = missingShards(shards)
 	m.judge()
 	return m, nil
@@ -195,43 +195,18 @@ func (m *Run) take(l *Run, hosts map[cellID]string) {
 
 // sameVersions keeps the versions that two machines have in common.
 func sameVersions(a, b raw.Versions) raw.Versions {
-	for _, v := range []struct {
-		own   *string
-		other string
-	}{
-		{&a.Synclab, b.Synclab}, {&a.Go, b.Go}, {&a.Kernel, b.Kernel}, {&a.IPTablesLegacy, b.IPTablesLegacy},
-		{&a.IPTablesNft, b.IPTablesNft}, {&a.Nft, b.Nft}, {&a.KubeProxy, b.KubeProxy}, {&a.Cilium, b.Cilium},
-	} {
-		if *v.own != v.other {
-			*v.own = ""
+	own, other := reflect.ValueOf(&a).Elem(), reflect.ValueOf(b)
+	for i := range own.NumField() {
+		if !own.Field(i).Equal(other.Field(i)) {
+			own.Field(i).SetZero()
 		}
 	}
 	return a
 }
 
-// inOrder compares records by their units.
-func (m *Run) inOrder() func(a, b raw.Record) int {
-	numbers := map[string]int{}
-	key := func(services, rep int, params map[string]string) string {
-		parts := []string{strconv.Itoa(services), strconv.Itoa(rep)}
-		for _, field := range slices.Sorted(maps.Keys(params)) {
-			parts = append(parts, field+"="+params[field])
-		}
-		return strings.Join(parts, " ")
-	}
-	for _, l := range m.Shards {
-		for _, u := range l.Info.Shard.Units {
-			numbers[key(u.Services, u.Rep, u.Params)] = u.Number
-		}
-	}
-	number := func(r raw.Record) int { return numbers[key(r.Services, r.Rep, r.Params)] }
-	return func(a, b raw.Record) int { return number(a) - number(b) }
-}
-
 // oneSweep returns an error if the shards are not parts of one sweep.
 func oneSweep(shards []*Run) error {
 	first := shards[0].Info
-	units := map[int]*Run{}
 	for i, l := range shards {
 		own := l.Info.Shard
 		switch {
@@ -242,12 +217,6 @@ func oneSweep(shards []*Run) error {
 			return fmt.Errorf("%s and %s divide one sweep differently: shard %s and shard %s", shards[0].Dir, l.Dir, first.Shard, own)
 		case i > 0 && own.Shard == shards[i-1].Info.Shard.Shard:
 			return fmt.Errorf("shard %s exists twice: %s and %s", own, shards[i-1].Dir, l.Dir)
-		}
-		for _, u := range own.Units {
-			if other := units[u.Number]; other != nil {
-				return fmt.Errorf("%s and %s both have unit %d, repetition %d at %s Services", other.Dir, l.Dir, u.Number, u.Rep, doc.Grouped(int64(u.Services)))
-			}
-			units[u.Number] = l
 		}
 	}
 	return nil
@@ -272,7 +241,7 @@ func difference(a, b raw.Run) string {
 
 func missingShards(shards []*Run) []int {
 	var missing []int
-	for i := 1; i <= shards[0].Info.Shard.Of; i++ {
+	for i := range shards[0].Info.Shard.Of {
 		if !slices.ContainsFunc(shards, func(l *Run) bool { return l.Info.Shard.Shard == i }) {
 			missing = append(missing, i)
 		}
@@ -317,22 +286,15 @@ func (m *Run) judge() {
 
 // warnOfPrograms warns of several versions of the measured programs. Tools and kernels may differ in a fleet.
 func (m *Run) warnOfPrograms() {
-	for _, program := range []struct {
-		name string
-		of   func(raw.Versions) string
-	}{
-		{"synclab", func(v raw.Versions) string { return v.Synclab }},
-		{"kube-proxy", func(v raw.Versions) string { return v.KubeProxy }},
-		{"cilium", func(v raw.Versions) string { return v.Cilium }},
-	} {
+	for _, program := range RunParts {
 		var versions []string
-		for _, h := range m.ShardHeads() {
-			if h.Units > 0 {
-				versions = append(versions, cmp.Or(program.of(h.Versions), "none"))
+		for _, l := range m.Shards {
+			if program.Compared && l.Info.Shard.Units > 0 {
+				versions = append(versions, cmp.Or(program.Of(l.Info), "none"))
 			}
 		}
 		if versions = Distinct(versions); len(versions) > 1 {
-			m.Warnings = append(m.Warnings, fmt.Sprintf("its shards measured several versions of %s: %s", program.name, doc.JoinWords(versions)))
+			m.Warnings = append(m.Warnings, fmt.Sprintf("its shards measured several versions of %s: %s", program.What, doc.JoinWords(versions)))
 		}
 	}
 }
@@ -348,7 +310,7 @@ func (m *Run) MissingText() string {
 	}
 	of, have := m.Shards[0].Info.Shard, 0
 	for _, l := range m.Shards {
-		have += len(l.Info.Shard.Units)
+		have += l.Info.Shard.Units
 	}
 	word, is := "shard", "is"
 	if len(names) > 1 {
@@ -361,7 +323,7 @@ func (m *Run) ShardHeads() []ShardHead {
 	var heads []ShardHead
 	for _, l := range m.Shards {
 		s := l.Info.Shard
-		heads = append(heads, ShardHead{Shard: s.Shard, Of: s.Of, Dir: filepath.Base(l.Dir), Status: l.Info.Status, Units: len(s.Units),
+		heads = append(heads, ShardHead{Shard: s.Shard, Of: s.Of, Dir: filepath.Base(l.Dir), Status: l.Info.Status, Units: s.Units,
 			Host: s.Host, Versions: l.Info.Versions, Machine: l.Info.Machine})
 	}
 	return heads

@@ -92,7 +92,7 @@ func sweepJob(t *testing.T, shards int) batchv1.JobSpec {
 	job.Spec.Completions = &n
 	container := &job.Spec.Template.Spec.InitContainers[0]
 	replace := map[string]string{
-		"size-sweep": "/tmp/tiny.yaml", "--services=5000": "", "--reps=12": "--reps=2", "--shards=12": "--shards=" + strconv.Itoa(shards),
+		"size-sweep": "/tmp/tiny.yaml", "--services=5000": "", "--reps=12": "--reps=2", `--shard=(.*)/12`: "--shard=$(JOB_COMPLETION_INDEX)/" + strconv.Itoa(shards),
 		`--subjects=\S+`: "--subjects=synclab/iptables-legacy,synclab/nftables",
 	}
 	for i, arg := range container.Args {

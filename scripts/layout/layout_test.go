@@ -15,8 +15,9 @@ import (
 // top is the repository's folder, seen from this package.
 const top = "../.."
 
-// rooms are the top folders in the order of the data. Code imports its own folder and earlier ones.
-var rooms = []string{"scenarios", "sim", "proxier", "bench", "reports", "cmd", "scripts"}
+// rooms are the top folders in the order of the data, after internal, which all of them may use. Code imports its own folder
+// and earlier ones.
+var rooms = []string{"internal", "scenarios", "sim", "proxier", "bench", "reports", "cmd", "scripts"}
 
 // forbidden are imports that the order would allow: importer (with its subfolders) → imported (with its subfolders).
 var forbidden = map[string][]string{
@@ -124,6 +125,8 @@ func TestImportsAreChecked(t *testing.T) {
 		{source{folder: "sim"}, "proxier/runner", false},
 		{source{folder: "proxier/plan"}, "sim", false},
 		{source{folder: "proxier/plan"}, "scenarios", false},
+		{source{folder: "proxier/plan"}, "internal/inet", true},
+		{source{folder: "internal/inet"}, "proxier", false},
 		{source{folder: "proxier/plan", test: true}, "bench/netns", true},
 		{source{folder: "proxier/plan"}, "bench/netns", false},
 		{source{folder: "proxier/nftables", test: true}, "bench/walk", true},

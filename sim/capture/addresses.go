@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	utilnet "k8s.io/utils/net"
+
+	"synclab/internal/inet"
 )
 
 // numbering gives the addresses and ranges of one IP family new numbers at random, and keeps what contains what.
@@ -257,12 +259,8 @@ func nth(within netip.Prefix, bits int, high, low uint64) netip.Prefix {
 // parseAddress reads an address as proxies do, with leading zeros too. It refuses link-local addresses: the API allows
 // them for nothing that a proxy reads, and an IPv6 one may contain a MAC address.
 func parseAddress(text string) (netip.Prefix, bool) {
-	addr, ok := netip.AddrFromSlice(utilnet.ParseIPSloppy(text))
-	if !ok {
-		return netip.Prefix{}, false
-	}
-	addr = addr.Unmap()
-	return netip.PrefixFrom(addr, addr.BitLen()), !addr.IsLinkLocalUnicast()
+	addr, ok := inet.ParseAddr(text)
+	return netip.PrefixFrom(addr, addr.BitLen()), ok && !addr.IsLinkLocalUnicast()
 }
 
 // parseRange reads a range as proxies do.

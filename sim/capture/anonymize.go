@@ -165,12 +165,7 @@ func (a *anonymizer) numbers(family corev1.IPFamily) *numbering {
 	return a.v6
 }
 
-func familyOf(p netip.Prefix) corev1.IPFamily {
-	if p.Addr().Is4() {
-		return corev1.IPv4Protocol
-	}
-	return corev1.IPv6Protocol
-}
+func familyOf(p netip.Prefix) corev1.IPFamily { return sim.AddressFamily(p.Addr()) }
 
 func inFamily(all []netip.Prefix, family corev1.IPFamily) []netip.Prefix {
 	return slices.DeleteFunc(slices.Clone(all), func(p netip.Prefix) bool { return familyOf(p) != family })

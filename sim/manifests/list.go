@@ -6,6 +6,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	casejson "sigs.k8s.io/json"
+
+	"synclab/internal/yamldoc"
 )
 
 // largestDocument is the size in bytes of the largest text that is parsed at once. Parsing YAML takes up to 70 times the
@@ -26,7 +28,7 @@ func (d *document) cutList() (around []byte, items []*fragment) {
 		return d.cutJSON()
 	case bytes.HasPrefix(trimmed, []byte("[")):
 		decoder := json.NewDecoder(bytes.NewReader(d.text))
-		if items = d.cutItems(decoder); hasContent(d.text[decoder.InputOffset():]) {
+		if items = d.cutItems(decoder); yamldoc.HasContent(d.text[decoder.InputOffset():]) {
 			return nil, nil
 		}
 		return []byte("apiVersion: v1\nkind: List\n"), items

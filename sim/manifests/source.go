@@ -6,12 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
+	"synclab/internal/yamldoc"
 )
 
 // InputError is one fault of the input, with its place.
@@ -43,8 +41,8 @@ type document struct {
 	text  []byte
 	// above is the number of lines in the file before the text.
 	above int
-	// tree is the parsed document with line numbers, if it has several objects. It is parsed on first use.
-	tree *yaml.Node
+	// tree is that of the text, if it has several objects. It is parsed on first use.
+	tree *yamldoc.Tree
 }
 
 // splitDocuments splits a file at its "---" and "..." lines, and consecutive JSON texts at their ends. Documents
@@ -54,30 +52,20 @@ func splitDocuments(file inputFile) iter.Seq[*document] {
 }
 
 func eachDocument(file inputFile, yield func(*document) bool) {
-	text := file.text
-	begin, offset, above, line := 0, 0, 0, 0
-	flush := func() bool {
-		return splitJSON(&document{file: file.name, found: file.found, above: above, text: text[begin:offset:offset]}, yield)
-	}
 	inLog := false
-	for row := range bytes.Lines(text) {
-		rest, isMark := documentMark(row)
-		isRemark := bytes.HasPrefix(row, dumpEnd) || bytes.HasPrefix(row, warning) && !hasContent(text[begin:offset])
+	ends := func(before, row []byte) (rest []byte, isEnd bool) {
+		isRemark := bytes.HasPrefix(row, dumpEnd) || bytes.HasPrefix(row, warning) && !yamldoc.HasContent(before)
 		if inLog = inLog || bytes.HasPrefix(row, logStart); inLog || isRemark {
 			inLog = inLog && !bytes.HasPrefix(row, logEnd)
-			isMark, rest = true, row[len(row)-1:] // the next document begins after this row
+			return row[len(row)-1:], true // the next document begins after this row
 		}
-		if isMark {
-			if !flush() {
-				return
-			}
-			// Text after "--- " belongs to the document.
-			begin, above = offset+len(row)-len(rest), line
-		}
-		offset += len(row)
-		line++
+		return yamldoc.Mark(before, row)
 	}
-	flush()
+	for above, text := range yamldoc.Split(file.text, ends) {
+		if !splitJSON(&document{file: file.name, found: file.found, above: above, text: text}, yield) {
+			return
+		}
+	}
 }
 
 // kubectl cluster-info dump writes logs of containers between the first two rows.
@@ -87,22 +75,9 @@ var logStart, logEnd = []byte("==== START logs for container "), []byte("==== EN
 // cluster-info dump.
 var warning, dumpEnd = []byte("Warning: "), []byte("Cluster info dumped to ")
 
-func documentMark(row []byte) (rest []byte, isMark bool) {
-	for _, mark := range []string{"---", "..."} {
-		rest, found := bytes.CutPrefix(row, []byte(mark))
-		if found && (len(rest) == 0 || bytes.ContainsAny(rest[:1], " \t\r\n")) {
-			return rest, true
-		}
-	}
-	return nil, false
-}
-
 // splitJSON splits a document of several JSON texts. The YAML parser gets text that is not JSON; it reads most of it
 // and reports errors for the rest.
 func splitJSON(d *document, yield func(*document) bool) bool {
-	if !hasContent(d.text) {
-		return true
-	}
 	rest := *d
 	for {
 		end := jsonEnd(rest.text)
@@ -114,10 +89,7 @@ func splitJSON(d *document, yield func(*document) bool) bool {
 		}
 		rest = *rest.part(end, len(rest.text))
 	}
-	if hasContent(rest.text) {
-		return yield(&rest)
-	}
-	return true
+	return !yamldoc.HasContent(rest.text) || yield(&rest)
 }
 
 // jsonEnd returns where the JSON object at the start of a text ends; -1 if there is none.
@@ -141,16 +113,6 @@ func jsonEnd(text []byte) int {
 		}
 	}
 	return -1
-}
-
-// hasContent returns false if a text has only blank lines, comments and directives.
-func hasContent(text []byte) bool {
-	for row := range bytes.Lines(text) {
-		if row = bytes.TrimSpace(row); len(row) > 0 && row[0] != '#' && row[0] != '%' {
-			return true
-		}
-	}
-	return false
 }
 
 // fragment is one object of a document: all of it, or an item of a List.
@@ -177,22 +139,14 @@ func (f *fragment) line(path string) int {
 	}
 	tree := d.tree
 	if tree == nil {
-		tree = &yaml.Node{}
-		if err := yaml.Unmarshal(d.text, tree); err != nil || len(tree.Content) == 0 {
-			tree = &yaml.Node{Content: []*yaml.Node{{Line: d.firstLine()}}}
-		}
-		if !f.isWhole() {
+		parsed := yamldoc.Parse(d.text)
+		if tree = &parsed; !f.isWhole() {
 			d.tree = tree // for the other items
 		}
 	}
-	node := tree.Content[0]
-	line := node.Line
-	for _, step := range pathSteps(f.path + "." + path) {
-		next, at := child(node, step)
-		if next == nil {
-			break
-		}
-		node, line = next, at
+	line, _ := tree.Line(yamldoc.Steps(f.path + "." + path)...)
+	if line == 0 {
+		line = d.firstLine()
 	}
 	return d.above + line
 }
@@ -203,36 +157,12 @@ func (f *fragment) isWhole() bool { return f.path == "" || f.path == onlyItem }
 func (d *document) firstLine() int {
 	line := 1
 	for row := range bytes.Lines(d.text) {
-		if hasContent(row) {
+		if yamldoc.HasContent(row) {
 			return line
 		}
 		line++
 	}
 	return line
-}
-
-var pathStep = regexp.MustCompile(`[^.\[\]]+`)
-
-func pathSteps(path string) []string { return pathStep.FindAllString(path, -1) }
-
-// child returns the member of a mapping or the item of a sequence, and its line.
-func child(node *yaml.Node, step string) (*yaml.Node, int) {
-	if node.Kind == yaml.AliasNode {
-		node = node.Alias
-	}
-	switch node.Kind {
-	case yaml.SequenceNode:
-		if i, err := strconv.Atoi(step); err == nil && i >= 0 && i < len(node.Content) {
-			return node.Content[i], node.Content[i].Line
-		}
-	case yaml.MappingNode:
-		for i := 0; i+1 < len(node.Content); i += 2 {
-			if node.Content[i].Value == step {
-				return node.Content[i+1], node.Content[i].Line
-			}
-		}
-	}
-	return nil, 0
 }
 
 // isList reports whether a kind is a list of objects.

@@ -2,13 +2,13 @@ package manifests
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"regexp"
-	"strconv"
-	"strings"
 
-	goyaml "go.yaml.in/yaml/v3"
 	"sigs.k8s.io/yaml"
+
+	"synclab/internal/yamldoc"
 )
 
 // stars is a redacted value that is not quoted: to YAML it is an alias.
@@ -30,55 +30,20 @@ func parse(text []byte) ([]byte, error) {
 	case !bytes.Contains(text, []byte("<<")):
 		return nil, err
 	}
-	var tree goyaml.Node
-	if err := goyaml.Unmarshal(text, &tree); err != nil {
-		return nil, err
-	}
-	if err := repeatedKey(&tree); err != nil {
-		return nil, err
+	if keys := yamldoc.Parse(text).Repeated(); len(keys) > 0 {
+		return nil, fmt.Errorf("line %d: key %q already set in map", keys[0].Line, keys[0].Name)
 	}
 	return yaml.YAMLToJSON(text)
 }
 
-func repeatedKey(node *goyaml.Node) error {
-	seen := map[string]bool{}
-	for i, child := range node.Content {
-		if node.Kind == goyaml.MappingNode && i%2 == 0 {
-			if seen[child.Value] && child.Kind == goyaml.ScalarNode {
-				return fmt.Errorf("line %d: key %q already set in map", child.Line, child.Value)
-			}
-			seen[child.Value] = true
-		}
-		if err := repeatedKey(child); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-var yamlLine = regexp.MustCompile(`line (\d+): `)
-
 // syntaxFault moves the line number from the YAML parser's message to the place of the fault. The parser counts lines
 // from the start of the document.
 func (d *document) syntaxFault(err error) *InputError {
-	text := strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")
-	text = strings.TrimPrefix(text, "yaml: ")
-	line := d.firstLine()
-	if match := yamlLine.FindStringSubmatch(text); match != nil {
-		line, _ = strconv.Atoi(match[1])
-		text = strings.Replace(text, match[0], "", 1)
+	line, reason := yamldoc.Syntax(d.text, err)
+	if line == 0 {
+		line = d.firstLine()
 	}
-	text = strings.TrimPrefix(strings.Join(strings.Fields(text), " "), "unmarshal errors: ")
-	switch {
-	case strings.Contains(text, "map key"):
-		text = "a key of a mapping is no text"
-	case strings.Contains(text, "json:"):
-		text = "a value that JSON does not have"
-	}
-	if bytes.Contains(d.text, []byte("{{")) {
-		text += "; a template must be rendered first, for example with 'helm template'"
-	}
-	return &InputError{File: d.file, Line: d.above + line, Err: fmt.Errorf("not YAML or JSON: %s", text)}
+	return &InputError{File: d.file, Line: d.above + line, Err: errors.New("not YAML or JSON: " + reason)}
 }
 
 // Keys that Kubernetes objects have, and objects of an API server.

@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"synclab/bench/walk"
+	"synclab/internal/inet"
 	"synclab/proxier/config"
 	"synclab/proxier/tracker"
 	"synclab/sim"
@@ -123,7 +124,7 @@ func (k *theirs) isElsewhere(addr netip.Addr) bool {
 }
 
 func isAddress(text string, addr netip.Addr) bool {
-	ip, ok := sim.ParseAddr(text)
+	ip, ok := inet.ParseAddr(text)
 	return ok && ip == addr
 }
 
@@ -150,6 +151,6 @@ func (k *theirs) takesNodePorts(addr netip.Addr) bool {
 		return false
 	}
 	o := k.state.Setting.Options(node, k.state.Machine)
-	ports, err := config.NodePortAddresses(o.Config, tracker.FamilyOf(addr), o.NodeIPs)
+	ports, err := config.NodePortAddresses(o.Config, inet.FamilyOf(addr), o.NodeIPs)
 	return err == nil && (ports.MatchAll || slices.ContainsFunc(ports.Prefixes, func(p netip.Prefix) bool { return p.Contains(addr) }))
 }

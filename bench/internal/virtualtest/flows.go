@@ -11,9 +11,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/utils/ptr"
 
+	"synclab/internal/inet"
 	"synclab/proxier/conntrack"
-	"synclab/proxier/tracker"
-	"synclab/sim"
 )
 
 // client has a UDP flow.
@@ -51,7 +50,7 @@ func (k *soak) frontends(family corev1.IPFamily) map[netip.AddrPort]serving {
 				continue
 			}
 			for _, text := range svc.Spec.ClusterIPs {
-				if addr, ok := sim.ParseAddr(text); ok && tracker.FamilyOf(addr) == family {
+				if addr, ok := inet.ParseAddrOf(family, text); ok {
 					all[netip.AddrPortFrom(addr, uint16(port.Port))] = servingOf(family, port.Name, byService[key])
 				}
 			}
@@ -68,8 +67,8 @@ func servingOf(family corev1.IPFamily, port string, all []*discoveryv1.EndpointS
 			continue
 		}
 		for _, e := range s.Endpoints {
-			addr, ok := sim.ParseAddr(e.Addresses[0])
-			if !ok || tracker.FamilyOf(addr) != family {
+			addr, ok := inet.ParseAddrOf(family, e.Addresses[0])
+			if !ok {
 				continue
 			}
 			ep := netip.AddrPortFrom(addr, uint16(ptr.Deref(s.Ports[i].Port, 0)))

@@ -1,6 +1,7 @@
 package virtualtest
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -15,45 +16,46 @@ func Minimize(t *testing.T, seed uint64, length time.Duration, v *Violation, bud
 	if err != nil {
 		return nil, err
 	}
-	s, end := SettingOf(seed), time.Now().Add(budget)
-	fails := func(some []Action) bool {
+	s := SettingOf(seed)
+	ctx, cancel := context.WithTimeout(t.Context(), budget)
+	defer cancel()
+	return minimize(ctx, all, func(some []Action) bool {
 		report, err := Replay(t, s, first, some)
 		return err == nil && report.Violation != nil && report.Violation.Invariant == v.Invariant
-	}
-	return minimize(all, fails, func() bool { return time.Now().After(end) }), nil
+	})
 }
 
-// minimize removes Actions from a failing list. Then it shortens waits.
-func minimize(all []Action, fails func([]Action) bool, over func() bool) []Action {
-	indices := func() []int {
-		var out []int
-		for i := range all {
-			if !over() {
-				out = append(out, i)
-			}
-		}
-		return out
+// minimize removes Actions from a failing list, and shortens waits.
+func minimize(ctx context.Context, all []Action, fails func([]Action) bool) ([]Action, error) {
+	search := shrink.Search[[]Action]{
+		Fails:  func(_ context.Context, some []Action) (bool, error) { return len(some) > 0 && fails(some), nil },
+		Passes: []shrink.Pass[[]Action]{removed, shrink.Parts(longWaits, withShortWaits)},
 	}
-	_ = shrink.Drop(indices, func(gone []int) (bool, error) {
-		fewer := without(all, gone[0], gone[len(gone)-1]+1)
-		if len(fewer) == 0 || !fails(fewer) {
-			return false, nil
-		}
-		all = fewer
-		return true, nil
-	})
-	for i := range all {
-		const short = time.Second
-		if all[i].After <= 2*short || over() {
-			continue
-		}
-		sooner := slices.Clone(all)
-		sooner[i].After = short + all[i].After%short
-		if fails(sooner) {
-			all = sooner
+	return search.Minimize(ctx, all)
+}
+
+func removed(all []Action) (int, func(from, to int) []Action) {
+	return len(all), func(from, to int) []Action { return without(all, from, to) }
+}
+
+// shortWait replaces the whole seconds of a long wait.
+const shortWait = time.Second
+
+func longWaits(all []Action) (indices []int) {
+	for i, a := range all {
+		if a.After > 2*shortWait {
+			indices = append(indices, i)
 		}
 	}
-	return all
+	return indices
+}
+
+func withShortWaits(all []Action, indices []int) []Action {
+	sooner := slices.Clone(all)
+	for _, i := range indices {
+		sooner[i].After = shortWait + all[i].After%shortWait
+	}
+	return sooner
 }
 
 // without returns the list without the Actions from one index to another.
