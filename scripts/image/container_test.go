@@ -143,6 +143,7 @@ func (e *engine) command(ctx context.Context, id string, c corev1.Container, vol
 	words := e.words("run", "--bundle", bundle, id)
 	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
 	cmd.Cancel = func() error { return e.kill(id) }
+	cmd.Stdin = strings.NewReader("") // a pipe: crun gives the files of a container's streams to its user, and that would be /dev/null
 	return cmd, nil
 }
 
