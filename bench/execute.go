@@ -268,7 +268,7 @@ func (o *ExecuteOptions) fill() error {
 // process, so that all subjects are fed and measured alike. It is also the API if a step must know when the kernel has a
 // change.
 func feedFor(subjects []subject.Spec, s *scenarios.Scenario) string {
-	if flow.SendsFlows(s) || slices.ContainsFunc(s.Steps, func(step scenarios.Step) bool { return step.Check != nil || step.Migrate != nil }) {
+	if slices.ContainsFunc(s.Steps, func(step scenarios.Step) bool { return flow.Sends(step) || step.Check != nil || step.Migrate != nil }) {
 		return raw.FeedAPI
 	}
 	if slices.ContainsFunc(subjects, func(s subject.Spec) bool { return !s.Own || s.OfProcess() }) {

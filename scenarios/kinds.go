@@ -90,8 +90,6 @@ func (w *walk) step(st Step) {
 	case st.Fault != nil:
 		w.seconds = st.Fault.For.Seconds()
 		st.Fault.check(w.at, w.created, &w.problems)
-	case w.created == 0:
-		w.refuse("comes before any create: there are no Services yet")
 	case st.React != nil: // each added endpoint follows a removed one
 		w.added += int64(st.React.Count)
 		w.needEndpoints()

@@ -118,13 +118,17 @@ func (s *Scenario) walkSteps() *walk {
 	w := &walk{Scenario: s, scaled: float64(s.Shape.Endpoints.Count)}
 	for i, st := range s.Steps {
 		w.at, w.seconds = fmt.Sprintf("steps.%d.%s", i, st.Kind()), 0
-		before := len(w.problems)
+		before := *w
 		w.step(st)
+		if before.created == 0 && st.Create == nil && st.Fault == nil { // it takes time, and has no other effect
+			w.problems, w.lost, w.streams = before.problems, before.lost, before.streams
+			w.refuse("comes before any create: there are no Services yet")
+		}
 		// 1e9 s is far above any limit, and within what a Duration can hold.
 		took := time.Duration(min(w.seconds, 1e9) * float64(time.Second))
 		w.durations = append(w.durations, took)
 		if took > MaxDuration {
-			w.problems = slices.Insert(w.problems, before, Problem{Path: w.at, Text: fmt.Sprintf("takes %s: want at most %s, or a higher rate",
+			w.problems = slices.Insert(w.problems, len(before.problems), Problem{Path: w.at, Text: fmt.Sprintf("takes %s: want at most %s, or a higher rate",
 				showDuration(took.Round(time.Second)), showDuration(MaxDuration))})
 		} else {
 			w.total += took

@@ -19,10 +19,7 @@ import (
 	"synclab/sim"
 )
 
-// SendsFlows reports whether a scenario needs pods that send flows and pods that answer.
-func SendsFlows(s *scenarios.Scenario) bool { return slices.ContainsFunc(s.Steps, Sends) }
-
-// Sends reports whether a step sends flows of pods.
+// Sends reports whether a step needs pods that send flows and pods that answer.
 func Sends(step scenarios.Step) bool {
 	return step.Traffic != nil || step.Probe != nil && (step.Probe.Method == methodFlow || step.Probe.Kind == kindVerdicts)
 }
@@ -56,7 +53,7 @@ func (r *Flows) ConnectPods(objects *sim.Objects, all []netip.Prefix) error {
 	r.Outside = map[corev1.IPFamily]netip.Addr{}
 	for _, family := range r.Families {
 		clients, err := clientPods(objects, ranges, family, r.MayWatch())
-		if err != nil && !SendsFlows(&r.Scenario) {
+		if err != nil && !slices.ContainsFunc(r.Scenario.Steps, Sends) {
 			r.Messages.Send(pass.Message{Note: fmt.Sprintf("packets cannot show what %s does: %v", r.Subject, err)})
 			r.watching = nil
 			return r.Lab.Connect(netns.Topology{Node: r.Node, Sink: all})

@@ -3,6 +3,7 @@ package step
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"synclab/bench/flow"
 	"synclab/bench/host"
@@ -70,7 +71,7 @@ func (r *Parts) ready(ctx context.Context) {
 func (r *Parts) connect() error {
 	r.FindNode()
 	sink := pass.Sinks(r.Scenario.Shape, r.World.Objects(), r.Families)
-	if flow.SendsFlows(&r.Scenario) || r.Flows.MayWatch() {
+	if slices.ContainsFunc(r.Scenario.Steps, flow.Sends) || r.Flows.MayWatch() {
 		return r.Flows.ConnectPods(r.World.Objects(), sink)
 	}
 	return r.Lab.Connect(netns.Topology{Node: r.Node, Sink: sink})

@@ -31,8 +31,7 @@ type Step struct {
 // Kind is what a repetition does in the steps of one kind.
 type Kind struct {
 	Run func(*Parts, context.Context, Step) error
-	// Fit returns what a cluster of given objects lacks for the changes that Run makes, and makes them in that world; nil: what
-	// World.Plan returns.
+	// Fit makes Run's changes in a world of given objects, and returns what these lack; nil: World.Plan does.
 	Fit func(*world.World, *scenarios.Step) error
 	// Needs is what given objects must have besides.
 	Needs Need
