@@ -48,7 +48,7 @@ func (q *Question) today() bench.Setting { return bench.Setting{MinSyncPeriod: q
 // policiesOf returns the policies that a subject can have: that of its name, and synclab's proxier also the token bucket.
 func policiesOf(name string) []runner.Policy {
 	about, err := subject.Parse(name)
-	if err == nil && about.Proxier == subject.Synclab && about.Policy != runner.TokenBucket {
+	if err == nil && about.Own && about.Policy != runner.TokenBucket {
 		return []runner.Policy{"", runner.TokenBucket}
 	}
 	return []runner.Policy{""}

@@ -151,7 +151,7 @@ func (s *SubjectAnswer) snippet() string {
 		return ""
 	}
 	text := fmt.Sprintf("apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nmode: %s\n%s:\n  minSyncPeriod: %s\n", about.Backend, about.Backend, s.Recommended.MinSyncPeriod)
-	if about.Proxier == subject.Synclab {
+	if about.Own {
 		text += fmt.Sprintf("# synclab proxy --policy %s\n", cmp.Or(s.Recommended.Policy, about.Policy))
 	}
 	if s.MemoryLimit > 0 {
