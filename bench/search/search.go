@@ -188,8 +188,15 @@ func (s *Search) steps(l *lane) []step {
 			add(size, math.Ln2)
 		}
 		if len(out) == 0 {
-			narrow(b.Met, b.Unclear[0])
-			narrow(b.Unclear[len(b.Unclear)-1], b.Violated)
+			least, most := b.Unclear[0], b.Unclear[len(b.Unclear)-1]
+			narrow(b.Met, least)
+			narrow(most, b.Violated)
+			if b.Violated == 0 { // beyond them, all is open
+				add(min(2*most, s.Most, l.most), math.Ln2)
+			}
+			if b.Met == 0 {
+				add(max(least/2, s.Least), math.Ln2)
+			}
 		}
 	case b.Violated == 0 && l.most < s.Most: // a larger one failed
 		narrow(b.Met, l.most+1)

@@ -177,6 +177,32 @@ func TestNarrowsBesideUnclear(t *testing.T) {
 	}
 }
 
+// TestGoesOnBeyondUnclear: where the largest or smallest measured size is one whose repetitions disagree, the limit may lie beyond.
+func TestGoesOnBeyondUnclear(t *testing.T) {
+	for _, c := range []struct {
+		other   Outcome // of a size beside the unclear one of 10,000
+		at      int
+		next    int
+		outcome Outcome
+	}{{Met, 9200, 20000, Violated}, {Violated, 11000, 5000, Met}} {
+		s := New(Options{Asked: 10000, Least: 10, Most: 40000, Precision: 2.1, Agreeing: 3})
+		s.Subject("a", 0)
+		for _, outcome := range []Outcome{Met, Violated, Met} {
+			s.Add("a", 10000, outcome, time.Second)
+			s.Add("a", c.at, c.other, time.Second)
+		}
+		for range usual.Agreeing {
+			if _, size, _, ok := s.Next(time.Hour); !ok || size != c.next {
+				t.Fatalf("beside %d: next %d, %v: want %d", c.at, size, ok, c.next)
+			}
+			s.Add("a", c.next, c.outcome, time.Second)
+		}
+		if _, size, _, ok := s.Next(time.Hour); ok {
+			t.Errorf("next %d after a bracket of %+v", size, s.Bracket("a"))
+		}
+	}
+}
+
 func TestContradiction(t *testing.T) {
 	s := New(usual)
 	s.Subject("a", 0)
