@@ -272,8 +272,6 @@ func (f *planFlags) read(ctx context.Context, cmd *cobra.Command, s streams) (*p
 		return nil, badUsage(cmd, "--min-sync-period %v: want more than 0", f.minSyncPeriod)
 	case f.out == "" && f.force:
 		return nil, badUsage(cmd, "--force replaces the plan in --out, which is not given")
-	case f.out != "" && !f.force && plan.HasAnswer(f.out):
-		return nil, badInput(fmt.Errorf("%s has a plan already; replace it with --force", f.out))
 	}
 	share, err := parseShare(f.precision)
 	if err != nil || !(share > 0 && share <= 1) {
@@ -330,8 +328,15 @@ func (f *planFlags) read(ctx context.Context, cmd *cobra.Command, s streams) (*p
 		return nil, err
 	}
 	q.SliceBytes = sliceBytes(base, objects)
-	q.Key, err = p.input.key(ctx, q, base, p.config, f.subjects.version(), p.run.execConfig, p.run.execEnv, f.profile)
-	return p, err
+	if q.Key, err = p.input.key(ctx, q, base, p.config, f.subjects.version(), p.run.execConfig, p.run.execEnv, f.profile); err != nil {
+		return nil, err
+	}
+	if f.out != "" && !f.fresh && plan.HasKey(f.out, q.Key) {
+		f.force = true // the same question goes on from its cells
+	} else if f.out != "" && !f.force && plan.HasAnswer(f.out) {
+		return nil, badInput(fmt.Errorf("%s has a plan already, of another question; replace it with --force", f.out))
+	}
+	return p, nil
 }
 
 // chosen returns the subjects, the one in use first.
@@ -414,7 +419,7 @@ func (f *planFlags) measure(ctx context.Context, s streams, p *planRun) (string,
 	}
 	if !f.fresh && f.subjects.kubeProxy.Path == "" && f.subjects.kubeProxy.Source == "" {
 		var from []string
-		if o.Known, from = knownCells(q.Key); len(o.Known) > 0 {
+		if o.Known, from = knownCells(q.Key, f.out); len(o.Known) > 0 {
 			fmt.Fprintf(s.err, "cells of the same question are in %s\n", strings.Join(from, ", "))
 		}
 	}
@@ -428,12 +433,16 @@ func (f *planFlags) measure(ctx context.Context, s streams, p *planRun) (string,
 	return dir, err
 }
 
-// knownCells returns the cells of all plans with a key, the newest first, and their folders. A plan has those of earlier ones
-// that it used: each counts once.
-func knownCells(key string) (known []bench.PlanCell, from []string) {
-	entries, err := os.ReadDir(raw.RunsFolder)
-	if err != nil {
-		return nil, nil
+// knownCells returns the cells of all plans with a key, those in the folder out first, then the newest, and their folders. A plan
+// has those of earlier ones that it used: each counts once.
+func knownCells(key, out string) (known []bench.PlanCell, from []string) {
+	dirs := []string{}
+	if out != "" {
+		dirs = append(dirs, out)
+	}
+	entries, _ := os.ReadDir(raw.RunsFolder)         // without the folder, there are none
+	for _, entry := range slices.Backward(entries) { // their names end with their times
+		dirs = append(dirs, filepath.Join(raw.RunsFolder, entry.Name()))
 	}
 	type id struct {
 		subject string
@@ -442,8 +451,7 @@ func knownCells(key string) (known []bench.PlanCell, from []string) {
 		records int
 	}
 	there := map[id]bool{}
-	for _, entry := range slices.Backward(entries) { // their names end with their times
-		dir := filepath.Join(raw.RunsFolder, entry.Name())
+	for _, dir := range dirs {
 		if !plan.HasKey(dir, key) {
 			continue
 		}

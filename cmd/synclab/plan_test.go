@@ -44,7 +44,7 @@ func TestPlan(t *testing.T) {
 	if cells := a.Subjects[0].Cells; len(cells) == 0 || cells[0].Values[plan.Start].V <= 0 || cells[0].Values[plan.Latency].V <= 0 || cells[0].Values[plan.Memory].V <= 0 {
 		t.Errorf("cells %+v", cells)
 	}
-	status, stdout, stderr = invoke(t, append(args, "-o", "json")...)
+	status, stdout, stderr = invoke(t, append(args, "--out", dir, "-o", "json")...) // its own folder: the plan goes on
 	if status != exitDone || !strings.Contains(stderr, "cells of the same question are in "+dir) {
 		t.Fatalf("again: status %d\n%s%s", status, stdout, stderr)
 	}
@@ -72,7 +72,7 @@ func TestPlanOfADump(t *testing.T) {
 	if err := a.Write("mine"); err != nil {
 		t.Fatal(err)
 	}
-	if status, _, stderr := invoke(t, append(args, "--out", "mine")...); status != exitUsage || !strings.Contains(stderr, "mine has a plan already; replace it with --force") {
+	if status, _, stderr := invoke(t, append(args, "--out", "mine")...); status != exitUsage || !strings.Contains(stderr, "mine has a plan already, of another question; replace it with --force") {
 		t.Errorf("over a plan: status %d, %s", status, stderr)
 	}
 }

@@ -219,6 +219,9 @@ func (s *SubjectAnswer) confirm(q *Question, cluster *Cluster, measured []costs)
 	var p99, cpu []float64
 	violated := ""
 	for _, c := range runs {
+		if v := c.Values[Memory]; v.V > 0 {
+			s.MemoryLimit = max(s.MemoryLimit, memoryLimit(v.V))
+		}
 		if c.Churn != nil && c.ChurnCPU != nil {
 			p99, cpu = append(p99, *c.Churn), append(cpu, *c.ChurnCPU)
 		}
