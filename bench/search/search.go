@@ -239,10 +239,11 @@ func (s *Search) Next(left time.Duration) (name string, size int, expected time.
 				continue
 			}
 			worth := next.gain / max(1, takes.Seconds())
-			if next.gain == gainFirst {
-				worth = gainFirst // in the order of the subjects
+			ordered := next.gain == gainFirst || len(l.cells) == 1 && l.cells[next.size] == nil
+			if ordered { // a first and a second size for each, in the order of the subjects: the one in use has an answer first
+				worth = gainFirst / float64(1+len(l.cells))
 			}
-			if worth > best || worth == best && next.gain != gainFirst && l.spent < spent {
+			if worth > best || worth == best && !ordered && l.spent < spent {
 				best, spent = worth, l.spent
 				name, size, expected, ok = l.name, next.size, takes, true
 			}

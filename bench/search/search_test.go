@@ -217,3 +217,20 @@ func TestContradiction(t *testing.T) {
 		t.Errorf("next %d: want the contradicting size again", size)
 	}
 }
+
+// TestSecondSizes: each subject gets a second size before any gets a third, the one in use first.
+func TestSecondSizes(t *testing.T) {
+	s := New(usual)
+	order := []string{"slow", "usual", "fast"}
+	for i, name := range order {
+		s.Subject(name, 0)
+		s.Add(name, usual.Asked, Met, time.Duration(40-15*i)*time.Second)
+	}
+	for _, want := range order {
+		name, size, _, ok := s.Next(time.Hour)
+		if !ok || name != want || size != 2*usual.Asked {
+			t.Fatalf("next: %s at %d, %v: want %s at %d", name, size, ok, want, 2*usual.Asked)
+		}
+		s.Add(name, size, Met, time.Minute)
+	}
+}
