@@ -149,8 +149,13 @@ func (f *fitter) shrink(i int, few *world.TooFewError) {
 	f.wanted[i] = cmp.Or(f.wanted[i], few.Wanted)
 	f.left = slices.DeleteFunc(f.left, func(r remark) bool { return r.step == i })
 	s := &f.scenario.Steps[i]
+	less, ok := s.Smaller(func(int) int { return few.Have })
+	if !ok {
+		f.leaveOut(i, few.Error())
+		return
+	}
 	f.left = append(f.left, remark{i, fmt.Sprintf("step %d, %s: %d %s instead of %d: there are no more", i+1, s.Kind(), few.Have, few.What, f.wanted[i])})
-	*s, _ = s.Smaller(func(int) int { return few.Have })
+	*s = less
 }
 
 // answers returns an error if nothing is left to measure, or if flows were left out of a scenario that is about flows.

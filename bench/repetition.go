@@ -55,7 +55,7 @@ func perform(ctx context.Context, lab *netns.Lab, a pass.Assignment, changes *li
 	if err == nil {
 		r.Host.PeakMemory()
 	}
-	err = errors.Join(err, r.Faults.End(ctx), r.Host.Stop())
+	err = errors.Join(err, r.Faults.End(), r.Host.Stop())
 	if err == nil {
 		err = r.Host.SendProfile(ctx)
 	}

@@ -12,7 +12,7 @@ import (
 
 // A commit of one family's proxier leaves the other family's fingerprint unchanged. A commit of another process changes
 // both.
-func TestStampOfOwnCommits(t *testing.T) {
+func TestFingerprintOfOwnCommits(t *testing.T) {
 	netns.Fresh(t)
 	needsLargeRestores(t, iptables.Nft)
 	for _, batch := range []int{0, 20} {

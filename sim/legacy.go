@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -17,17 +16,11 @@ import (
 // StrictIPCIDRValidation, and keeps them in objects that have them: leading zeros, which are decimal, IPv4 addresses
 // spelled as IPv6 ones, ranges with bits beyond their prefix, IPv6 that is not canonical. Proxies read them.
 
-// ParseAddr reads an address as kube-proxy does.
-func ParseAddr(text string) (netip.Addr, bool) { return inet.ParseAddr(text) }
-
 // ParsePrefix reads a range as kube-proxy does, without the bits beyond its prefix, and without blanks around it.
 func ParsePrefix(text string) (netip.Prefix, bool) {
 	prefix, err := inet.ParsePrefix(strings.TrimSpace(text))
 	return prefix, err == nil
 }
-
-// AddressFamily returns the family of an address.
-func AddressFamily(address netip.Addr) corev1.IPFamily { return inet.FamilyOf(address) }
 
 // Legacy collects what one object has and an API server refuses in new objects. A nil Legacy refuses it.
 type Legacy struct{ Notes []string }
@@ -40,7 +33,7 @@ func (l *Legacy) Note(text string) { l.Notes = append(l.Notes, text) }
 
 func (l *Legacy) checkIP(path *field.Path, text string) field.ErrorList {
 	errs := validation.IsValidIP(path, text)
-	addr, ok := ParseAddr(text)
+	addr, ok := inet.ParseAddr(text)
 	if len(errs) == 0 || l == nil || !ok {
 		return errs
 	}
@@ -54,7 +47,7 @@ func (l *Legacy) CheckReachableIP(path *field.Path, text string) field.ErrorList
 	if errs := l.checkIP(path, text); len(errs) > 0 {
 		return errs
 	}
-	ip, ok := ParseAddr(text)
+	ip, ok := inet.ParseAddr(text)
 	if !ok {
 		return field.ErrorList{field.Invalid(path, text, "not an IP address")}
 	}

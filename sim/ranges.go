@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"synclab/internal/inet"
 )
 
 // defaultServiceCIDRs are the defaults of kubeadm, and their like for IPv6. defaultPodCIDRs overlap none of them.
@@ -36,7 +38,7 @@ func FamiliesOf(o *Objects) []corev1.IPFamily {
 			used[family] = true
 		}
 		for _, addr := range addresses(s.Spec.ClusterIPs) {
-			used[AddressFamily(addr)] = true
+			used[inet.FamilyOf(addr)] = true
 		}
 	}
 	for _, s := range o.Slices {
@@ -200,7 +202,7 @@ func cover(addrs []netip.Addr, block, least int, avoid func(netip.Prefix) bool) 
 func nodePodAddresses(o *Objects, family corev1.IPFamily) (all []netip.Addr) {
 	for _, node := range o.Nodes {
 		for _, cidr := range node.Spec.PodCIDRs {
-			if p, ok := ParsePrefix(cidr); ok && AddressFamily(p.Addr()) == family {
+			if p, ok := ParsePrefix(cidr); ok && inet.FamilyOf(p.Addr()) == family {
 				all = append(all, p.Masked().Addr(), LastOf(p))
 			}
 		}
@@ -231,7 +233,7 @@ func endpointAddresses(o *Objects, family corev1.IPFamily) (all []netip.Addr) {
 // addresses parses texts. It leaves out those that are no addresses, such as None.
 func addresses(texts []string) (all []netip.Addr) {
 	for _, text := range texts {
-		if addr, ok := ParseAddr(text); ok {
+		if addr, ok := inet.ParseAddr(text); ok {
 			all = append(all, addr)
 		}
 	}
@@ -239,7 +241,7 @@ func addresses(texts []string) (all []netip.Addr) {
 }
 
 func ofFamily(addrs []netip.Addr, family corev1.IPFamily) []netip.Addr {
-	return slices.DeleteFunc(addrs, func(addr netip.Addr) bool { return AddressFamily(addr) != family })
+	return slices.DeleteFunc(addrs, func(addr netip.Addr) bool { return inet.FamilyOf(addr) != family })
 }
 
 // LastOf returns the last address of a prefix.

@@ -18,9 +18,9 @@ import (
 
 	"synclab/bench/invariants"
 	"synclab/bench/mirror"
-	"synclab/bench/pass"
 	"synclab/bench/raw"
 	"synclab/bench/subject"
+	"synclab/internal/inet"
 	"synclab/scenarios"
 	"synclab/sim"
 )
@@ -68,7 +68,7 @@ func (r *Checks) Deliver(ctx context.Context) error {
 	ports := deliverable(r.World.Objects(), r.Families, r.changed)
 	result := invariants.Result{Invariant: delivered}
 	for _, family := range r.Families {
-		of := slices.DeleteFunc(slices.Clone(ports), func(p servicePort) bool { return pass.FamilyOf(p.at.Addr()) != family })
+		of := slices.DeleteFunc(slices.Clone(ports), func(p servicePort) bool { return inet.FamilyOf(p.at.Addr()) != family })
 		if err := deliver(of, family, &result); err != nil {
 			return fmt.Errorf("packets to changed Services: %w", err)
 		}
@@ -101,7 +101,7 @@ func deliverable(o *sim.Objects, families []corev1.IPFamily, changed map[types.N
 		service := services[i*len(services)/min(mostServices, len(services))]
 		for _, ip := range service.Spec.ClusterIPs {
 			addr, err := netip.ParseAddr(ip) // "None" is none
-			if err != nil || !slices.Contains(families, pass.FamilyOf(addr)) {
+			if err != nil || !slices.Contains(families, inet.FamilyOf(addr)) {
 				continue
 			}
 			for _, port := range service.Spec.Ports {
@@ -110,7 +110,7 @@ func deliverable(o *sim.Objects, families []corev1.IPFamily, changed map[types.N
 				}
 				p := servicePort{service.Namespace + "/" + service.Name + ":" + port.Name, netip.AddrPortFrom(addr, uint16(port.Port)), port.Protocol, nil}
 				hinted := false
-				if p.endpoints, hinted = endpointsOf(o.Slices, service, port, pass.FamilyOf(addr)); !hinted {
+				if p.endpoints, hinted = endpointsOf(o.Slices, service, port, inet.FamilyOf(addr)); !hinted {
 					all = append(all, p)
 				}
 			}
@@ -132,7 +132,7 @@ func endpointsOf(all []*discoveryv1.EndpointSlice, service *corev1.Service, of c
 				continue
 			}
 			for _, ep := range slice.Endpoints {
-				addr, ok := sim.ParseAddr(ep.Addresses[0])
+				addr, ok := inet.ParseAddr(ep.Addresses[0])
 				if !ok {
 					continue
 				}

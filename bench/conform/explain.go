@@ -11,6 +11,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/utils/ptr"
 
+	"synclab/internal/inet"
 	"synclab/proxier/iptables/rule"
 	"synclab/sim"
 )
@@ -153,7 +154,7 @@ func keptBefore(all []*discoveryv1.EndpointSlice, family corev1.IPFamily, servic
 		port     int32
 	}
 	placeOf := func(p *discoveryv1.EndpointPort, ep *discoveryv1.Endpoint) place {
-		address, _ := sim.ParseAddr(ep.Addresses[0]) // an address has several spellings
+		address, _ := inet.ParseAddr(ep.Addresses[0]) // an address has several spellings
 		return place{ptr.Deref(p.Name, ""), ptr.Deref(p.Protocol, corev1.ProtocolTCP), address, ptr.Deref(p.Port, 0)}
 	}
 	chosen := map[place]*discoveryv1.Endpoint{}

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	utilnet "k8s.io/utils/net"
 
 	"synclab/bench/shrink"
@@ -79,17 +80,19 @@ func (s states) services() []key { return keysOf(s, servicesOf) }
 func (s states) slices() []key   { return keysOf(s, slicesOf) }
 
 func (s states) withoutServices(gone []key) states {
+	all := sets.New(gone...)
 	return s.edited([]edit{func(o *sim.Objects) {
-		o.Services = slices.DeleteFunc(o.Services, func(s *corev1.Service) bool { return slices.Contains(gone, keyOf(s)) })
+		o.Services = slices.DeleteFunc(o.Services, func(s *corev1.Service) bool { return all.Has(keyOf(s)) })
 		o.Slices = slices.DeleteFunc(o.Slices, func(s *discoveryv1.EndpointSlice) bool {
-			return slices.Contains(gone, key{"*v1.Service", s.Namespace, s.Labels[discoveryv1.LabelServiceName]})
+			return all.Has(key{"*v1.Service", s.Namespace, s.Labels[discoveryv1.LabelServiceName]})
 		})
 	}})
 }
 
 func (s states) withoutSlices(gone []key) states {
+	all := sets.New(gone...)
 	return s.edited([]edit{func(o *sim.Objects) {
-		o.Slices = slices.DeleteFunc(o.Slices, func(s *discoveryv1.EndpointSlice) bool { return slices.Contains(gone, keyOf(s)) })
+		o.Slices = slices.DeleteFunc(o.Slices, func(s *discoveryv1.EndpointSlice) bool { return all.Has(keyOf(s)) })
 	}})
 }
 

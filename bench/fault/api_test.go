@@ -151,7 +151,7 @@ func TestProxierConvergesAfterFaultsInProcess(t *testing.T) {
 				}
 				f.change(t)
 				if early {
-					if err := f.clear(t.Context()); err != nil {
+					if err := f.clear(); err != nil {
 						t.Fatal(err)
 					}
 				} else {
@@ -186,7 +186,7 @@ func TestProxierConvergesAfterFaultsOverHTTP(t *testing.T) {
 				client := f.serveAPI(t)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer func() {
-					if err := f.End(ctx); err != nil {
+					if err := f.End(); err != nil {
 						t.Error(err)
 					}
 				}()
@@ -205,7 +205,7 @@ func TestProxierConvergesAfterFaultsOverHTTP(t *testing.T) {
 				}
 				f.changeAtOnce(t, clk)
 				if early {
-					if err := f.clear(t.Context()); err != nil {
+					if err := f.clear(); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -316,7 +316,7 @@ func TestAnotherFaultOfItsKindBeginsAnew(t *testing.T) {
 		if err := f.apiFault(t.Context(), stall); err != nil {
 			t.Fatal(err)
 		}
-		if err := f.clear(t.Context()); err != nil {
+		if err := f.clear(); err != nil {
 			t.Fatal(err)
 		}
 		if held() {

@@ -19,6 +19,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"synclab/internal/inet"
 	"synclab/proxier/kernel"
 	"synclab/scenarios"
 	"synclab/sim"
@@ -275,7 +276,7 @@ func (r *Faults) unlessChanged(taken kernel.NftElement, stillMissing func(*liveT
 func owners(o *sim.Objects, e kernel.NftElement) (names []types.NamespacedName) {
 	holds := func(texts ...string) bool {
 		return slices.ContainsFunc(texts, func(text string) bool {
-			addr, ok := sim.ParseAddr(text)
+			addr, ok := inet.ParseAddr(text)
 			return ok && (bytes.Contains(e.Key, addr.AsSlice()) || bytes.Contains(e.Data, addr.AsSlice()))
 		})
 	}

@@ -94,7 +94,7 @@ func (r *Faults) lostBases() (func() (string, error), error) {
 func (r *Faults) flush(ctx context.Context, family corev1.IPFamily, table string) error {
 	r.flushes.Add(1)
 	if !r.About.Nftables() {
-		return FlushTable(ctx, r.KernelVariant(), family, table)
+		return flushTable(ctx, r.KernelVariant(), family, table)
 	}
 	if err := netns.Guard(); err != nil {
 		return fmt.Errorf("flush table %s: %w", table, err)
@@ -112,9 +112,9 @@ func (r *Faults) flush(ctx context.Context, family corev1.IPFamily, table string
 	return nil
 }
 
-// FlushTable empties a table (nat, filter, mangle, or all of them), like a program that restores a ruleset without the
+// flushTable empties a table (nat, filter, mangle, or all of them), like a program that restores a ruleset without the
 // proxier's rules. Rules and user-defined chains disappear in one step.
-func FlushTable(ctx context.Context, variant iptables.Variant, family corev1.IPFamily, table string) error {
+func flushTable(ctx context.Context, variant iptables.Variant, family corev1.IPFamily, table string) error {
 	var empty bytes.Buffer
 	for _, name := range Tables(table) {
 		// Without --noflush, this input replaces the table.

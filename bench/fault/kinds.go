@@ -138,13 +138,12 @@ func LossEnds(steps []scenarios.Step, i int) (settle int, ends bool) {
 
 // MayFail reports whether a fault may have made a flow fail that lasted from one step to another, by their names.
 func MayFail(steps []scenarios.Step, from, to string) bool {
-	first, _ := scenarios.StepOf(from)
-	last, _ := scenarios.StepOf(to)
+	first, last := StepIndex(from), StepIndex(to)
 	for i := range steps {
-		if steps[i].Fault == nil || Of(steps[i].Fault.Kind).LosesFlows == "" || last-1 < i {
+		if steps[i].Fault == nil || Of(steps[i].Fault.Kind).LosesFlows == "" || last < i {
 			continue
 		}
-		if settle, ends := LossEnds(steps, i); !ends || first-1 <= settle {
+		if settle, ends := LossEnds(steps, i); !ends || first <= settle {
 			return true
 		}
 	}

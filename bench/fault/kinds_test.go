@@ -31,20 +31,25 @@ func TestMayFail(t *testing.T) {
 	}
 }
 
-// Faults of tools and tables cannot affect a subject with BPF maps; those of its process and of the API can.
-func TestCiliumIsSpared(t *testing.T) {
-	about, err := subject.Parse("cilium/lb")
-	if err != nil {
-		t.Fatal(err)
-	}
-	env := &pass.Env{Assignment: pass.Assignment{Feed: raw.FeedAPI, Subject: about.Name}, About: about}
-	spared := []string{
-		scenarios.FaultRestoreFails, scenarios.FaultRestoreKilled, scenarios.FaultRuleRefused, scenarios.FaultLockHeld, scenarios.FaultWriter,
-		scenarios.FaultFlush, scenarios.FaultDelete, scenarios.FaultReference,
-	}
-	for _, kind := range Kinds {
-		if why := Spares(env, &scenarios.Fault{Kind: kind.Name}); (why != "") != slices.Contains(spared, kind.Name) {
-			t.Errorf("%s: spared since %q", kind.Name, why)
+// Which faults cannot affect a subject. Those of tools and tables spare a subject with BPF maps; those of its process and of the
+// API do not.
+func TestSpares(t *testing.T) {
+	noTools := []string{scenarios.FaultRestoreFails, scenarios.FaultRestoreKilled, scenarios.FaultRuleRefused, scenarios.FaultLockHeld}
+	for name, spared := range map[string][]string{
+		"synclab/iptables-legacy": nil, "synclab/iptables-nft-tree": {scenarios.FaultLockHeld}, "synclab/nftables": noTools,
+		"kube-proxy/iptables-legacy": nil, "kube-proxy/nftables": {scenarios.FaultLockHeld},
+		"cilium/lb": append(slices.Clone(noTools), scenarios.FaultWriter, scenarios.FaultFlush, scenarios.FaultDelete, scenarios.FaultReference),
+	} {
+		about := subject.Named(name)
+		env := &pass.Env{Assignment: pass.Assignment{Feed: raw.FeedAPI, Subject: name}, About: about}
+		for _, kind := range Kinds {
+			if why := Spares(env, &scenarios.Fault{Kind: kind.Name}); (why != "") != slices.Contains(spared, kind.Name) {
+				t.Errorf("%s, %s: spared since %q", name, kind.Name, why)
+			}
+		}
+		why := Spares(env, &scenarios.Fault{Kind: scenarios.FaultFlush, Table: "filter"})
+		if ownTable := about.Nftables() || name == "cilium/lb"; (why != "") != ownTable {
+			t.Errorf("%s, flush of filter: spared since %q", name, why)
 		}
 	}
 }

@@ -26,7 +26,7 @@ func init() {
 
 // lock holds the xtables lock while the fault is active.
 func (r *Faults) lock(ctx context.Context, d *activeFault) error {
-	release, err := TakeLock(ctx, r.Lab.LockFile)
+	release, err := takeLock(ctx, r.Lab.LockFile)
 	if err != nil {
 		return err
 	}
@@ -38,9 +38,9 @@ func (r *Faults) lock(ctx context.Context, d *activeFault) error {
 // lockRetry is the time between two attempts to take a lock; iptables itself tries once a second.
 const lockRetry = 10 * time.Millisecond
 
-// TakeLock takes the xtables lock as another iptables-legacy would (flock on the lock file). The nft variant takes no such
+// takeLock takes the xtables lock as another iptables-legacy would (flock on the lock file). The nft variant takes no such
 // lock.
-func TakeLock(ctx context.Context, lockFile string) (release func() error, err error) {
+func takeLock(ctx context.Context, lockFile string) (release func() error, err error) {
 	if err := netns.Guard(); err != nil {
 		return nil, fmt.Errorf("xtables lock: %w", err)
 	}

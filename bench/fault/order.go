@@ -15,7 +15,7 @@ import (
 func init() {
 	register(Kind{
 		Name:   scenarios.FaultClear,
-		inject: func(r *Faults, ctx context.Context, _ *activeFault) error { return r.clear(ctx) },
+		inject: func(r *Faults, _ context.Context, _ *activeFault) error { return r.clear() },
 	})
 }
 
@@ -39,14 +39,14 @@ func (r *Faults) Inject(ctx context.Context, f *scenarios.Fault, name string) er
 }
 
 func (r *Faults) inject(ctx context.Context, d *activeFault) (err error) {
-	if d.kind.disturb != nil && r.Host.Harness == nil {
+	if d.kind.OfAPI() && r.Host.Harness == nil {
 		r.awaiting = append(r.awaiting, d)
 		return nil
 	}
 	if err := r.watchAnswers(); err != nil {
 		return err
 	}
-	if d.kind.disturb != nil {
+	if d.kind.OfAPI() {
 		err = r.disturb(ctx, d)
 	} else {
 		err = d.kind.inject(r, ctx, d)
@@ -91,6 +91,7 @@ func (r *Faults) hold(d *activeFault) {
 	go func() {
 		defer early()
 		var over <-chan time.Time
+		fail := func(error) {} // who clears faults gets their errors
 		if d.kind.lasts == forTime {
 			timer := r.Clock.NewTimer(d.For)
 			defer timer.Stop()
@@ -98,19 +99,21 @@ func (r *Faults) hold(d *activeFault) {
 		}
 		select {
 		case <-over:
+			fail = r.Fail // else steps would wait for what cannot come
 		case <-holding.Done():
 		}
 		err := d.stop()
 		d.move(ended, r.Clock.Now())
 		if err != nil {
 			err = fmt.Errorf("end of %s: %w", d.name, err)
+			fail(err)
 		}
 		d.over <- err
 	}()
 }
 
 // clear clears all active and injected faults.
-func (r *Faults) clear(ctx context.Context) error {
+func (r *Faults) clear() error {
 	r.mu.Lock()
 	holds := r.holds
 	r.holds = nil
@@ -158,7 +161,7 @@ func (r *Faults) RecordUnrepaired(within time.Duration, stillMissing error) {
 // Reset clears all faults and restarts the subject on an empty ruleset, so that the next fault starts from a
 // converged state.
 func (r *Faults) Reset(ctx context.Context, within time.Duration) error {
-	if err := r.clear(ctx); err != nil {
+	if err := r.clear(); err != nil {
 		return err
 	}
 	if err := r.Host.Stop(); err != nil {
@@ -192,8 +195,8 @@ func (r *Faults) Reset(ctx context.Context, within time.Duration) error {
 }
 
 // End clears all faults of a repetition and ends their followers.
-func (r *Faults) End(ctx context.Context) error {
-	err := r.clear(context.WithoutCancel(ctx))
+func (r *Faults) End() error {
+	err := r.clear()
 	for _, d := range r.open() {
 		r.note(d, "its repair is unknown, because no settle step was completed after it was over")
 	}
@@ -206,6 +209,3 @@ func (r *Faults) End(ctx context.Context) error {
 	r.wait.Wait()
 	return err
 }
-
-// ErrEnded cancels waiting for a subject that exited.
-var ErrEnded = errors.New("the subject has exited")

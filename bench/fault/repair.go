@@ -119,20 +119,22 @@ type Faults struct {
 	// Report records the results of invariants.
 	Report func([]invariants.Result)
 
-	mu    sync.Mutex
-	count int // faults so far
-	// awaiting are the faults of the API that came before the subject, and begin with it.
-	awaiting []*activeFault
-	ofAPI    *rand.Rand   // random numbers of faults of the API
-	flushes  atomic.Int64 // how often tables were emptied
-	// meets gets each change before it is made, from the goroutine of the steps; nil: no fault waits for one.
-	meets    func(runtime.Object)
-	touched  map[types.NamespacedName]time.Time // when each Service last changed, or its endpoints did
-	changed  time.Time                          // the last of these times
-	all      []*activeFault
-	holds    []*activeFault // that hold ends
+	// Only the goroutine of the steps uses these.
+	count    int            // faults so far
+	awaiting []*activeFault // those of the API that came before the subject, and begin with it
+	ofAPI    *rand.Rand     // random numbers of faults of the API
 	watching bool           // watchAnswers has begun
-	wait     sync.WaitGroup
+
+	flushes atomic.Int64 // how often tables were emptied
+
+	mu sync.Mutex
+	// meets gets each change before it is made, from the goroutine of the steps; nil: no fault waits for one.
+	meets   func(runtime.Object)
+	touched map[types.NamespacedName]time.Time // when each Service last changed, or its endpoints did
+	changed time.Time                          // the last of these times
+	all     []*activeFault
+	holds   []*activeFault // that hold ends
+	wait    sync.WaitGroup
 	// following is the context of all followers, and cancel ends it.
 	following context.Context
 	cancel    context.CancelFunc
@@ -172,7 +174,7 @@ func (r *Faults) start(d *activeFault) {
 	}
 	d.pending = r.Host.Harness != nil && r.Host.Harness.Visible.PendingSince(d.began) > 0
 	r.RecordAs(raw.Record{At: d.began.Sub(r.Started).Seconds(), Step: d.step, Fault: d.name}, raw.FaultDuration, d.For.Seconds())
-	d.enter(active, d.began)
+	d.move(active, d.began)
 	r.mu.Lock()
 	r.all = append(r.all, d)
 	r.mu.Unlock()

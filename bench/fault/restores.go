@@ -55,9 +55,10 @@ func (f *toolFaults) Started(p *os.Process) {
 }
 
 func takeOne(n *atomic.Int32) bool {
-	if n.Add(-1) >= 0 {
-		return true
+	for left := n.Load(); left > 0; left = n.Load() {
+		if n.CompareAndSwap(left, left-1) {
+			return true
+		}
 	}
-	n.Add(1)
 	return false
 }

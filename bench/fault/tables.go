@@ -65,9 +65,7 @@ func (t iptablesOf) run(ctx context.Context, tool string, stdin io.Reader, args 
 	if err != nil {
 		return "", err
 	}
-	if t.variant == iptables.Legacy { // waits for the lock
-		args = append([]string{"-w", "60"}, args...)
-	}
+	args = append(iptables.LockWait(t.variant), args...)
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Stdin = stdin
 	out, err := cmd.CombinedOutput()

@@ -43,7 +43,7 @@ func TestFlushTable(t *testing.T) {
 					return fmt.Sprintf("%d rules, %d chains", rules, chains)
 				}
 				restore()
-				if err := FlushTable(t.Context(), variant, family, "nat"); err != nil {
+				if err := flushTable(t.Context(), variant, family, "nat"); err != nil {
 					t.Fatal(err)
 				}
 				if got, want := count("nat"), "0 rules, 0 chains"; got != want {
@@ -53,7 +53,7 @@ func TestFlushTable(t *testing.T) {
 					t.Errorf("filter after nat's flush: %s, want %s", got, want)
 				}
 				restore()
-				if err := FlushTable(t.Context(), variant, family, "all"); err != nil {
+				if err := flushTable(t.Context(), variant, family, "all"); err != nil {
 					t.Fatal(err)
 				}
 				for _, table := range []string{"nat", "filter"} {
@@ -69,7 +69,7 @@ func TestFlushTable(t *testing.T) {
 // No other process gets the lock until it is released. Waiting for it ends with the context.
 func TestTakeLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "xtables.lock")
-	release, err := TakeLock(t.Context(), path)
+	release, err := takeLock(t.Context(), path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,8 +78,8 @@ func TestTakeLock(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := TakeLock(ctx, path); !errors.Is(err, context.Canceled) {
-		t.Errorf("TakeLock = %v, want %v", err, context.Canceled)
+	if _, err := takeLock(ctx, path); !errors.Is(err, context.Canceled) {
+		t.Errorf("takeLock = %v, want %v", err, context.Canceled)
 	}
 	if err := release(); err != nil {
 		t.Error(err)
@@ -106,10 +106,10 @@ func TestRefusesOutsideTheLab(t *testing.T) {
 	}
 	for _, parent := range []string{"", here} {
 		t.Setenv("SYNCLAB_PARENT_NETNS", parent)
-		_, locked := TakeLock(t.Context(), filepath.Join(t.TempDir(), "lock"))
+		_, locked := takeLock(t.Context(), filepath.Join(t.TempDir(), "lock"))
 		for name, err := range map[string]error{
-			"FlushTable": FlushTable(t.Context(), iptables.Legacy, corev1.IPv4Protocol, "nat"),
-			"TakeLock":   locked,
+			"flushTable": flushTable(t.Context(), iptables.Legacy, corev1.IPv4Protocol, "nat"),
+			"takeLock":   locked,
 			"Connect":    (&netns.Lab{}).Connect(netns.Topology{}),
 		} {
 			if err == nil || !strings.Contains(err.Error(), "refusing to work") {

@@ -23,6 +23,7 @@ import (
 	"synclab/bench/raw"
 	"synclab/bench/traffic"
 	"synclab/bench/visible"
+	"synclab/internal/inet"
 	"synclab/proxier/iptables"
 	"synclab/proxier/plan"
 	"synclab/proxier/tracker"
@@ -367,8 +368,8 @@ func portsByAddress(services []*corev1.Service, family corev1.IPFamily) map[addr
 	names := map[address]tracker.ServicePortName{}
 	for _, svc := range services {
 		for _, text := range svc.Spec.ClusterIPs {
-			addr, ok := sim.ParseAddr(text)
-			if !ok || pass.FamilyOf(addr) != family {
+			addr, ok := inet.ParseAddr(text)
+			if !ok || inet.FamilyOf(addr) != family {
 				continue
 			}
 			for i := range svc.Spec.Ports {
@@ -414,7 +415,7 @@ func (r *Flows) externalTargets(services []*corev1.Service, family corev1.IPFami
 				nodePorts = append(nodePorts, target)
 			}
 			for _, text := range svc.Spec.ExternalIPs {
-				if addr, ok := sim.ParseAddr(text); ok && pass.FamilyOf(addr) == family && len(external) < n {
+				if addr, ok := inet.ParseAddr(text); ok && inet.FamilyOf(addr) == family && len(external) < n {
 					target.Kind, target.Addr = "external-ip", netip.AddrPortFrom(addr, uint16(port.Port))
 					external = append(external, target)
 				}

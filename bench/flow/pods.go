@@ -15,6 +15,7 @@ import (
 	"synclab/bench/subject"
 	"synclab/bench/traffic"
 	"synclab/bench/visible"
+	"synclab/internal/inet"
 	"synclab/scenarios"
 	"synclab/sim"
 )
@@ -147,7 +148,7 @@ func clientPods(o *sim.Objects, ranges []netip.Prefix, family corev1.IPFamily, w
 	used := sim.AddressesOf(o)
 	var clients []netip.Addr
 	for _, prefix := range append(from, ranges...) {
-		if pass.FamilyOf(prefix.Addr()) != family {
+		if inet.FamilyOf(prefix.Addr()) != family {
 			continue
 		}
 		most := clientsPerFamily

@@ -63,7 +63,7 @@ func (r *Host) command() (path string, args, env []string, err error) {
 		env = append(env, iptables.EnvTools+"="+r.Shim.Path()+":"+root)
 	}
 	path, args, needed := r.Current().Starts(p)
-	if path == "" {
+	if path == "" && r.About.Own {
 		path = "/proc/self/exe"
 		if r.ProfileFile != "" { // started by a shell, whose own program this would be
 			path, err = os.Executable()

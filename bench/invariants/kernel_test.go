@@ -210,10 +210,7 @@ func (p *play) externalWrite() *Evidence {
 		if chains["KUBE-SERVICES"] < 2 {
 			p.t.Fatalf("this seed leaves nothing to delete, choose another: %v", chains)
 		}
-		args := []string{"-t", "nat", "-D", "KUBE-SERVICES", "1"}
-		if p.subject.Legacy() {
-			args = append([]string{"-w", "60"}, args...)
-		}
+		args := append(iptables.LockWait(p.subject.Variant), "-t", "nat", "-D", "KUBE-SERVICES", "1")
 		if out, err := exec.CommandContext(p.t.Context(), path, args...).CombinedOutput(); err != nil {
 			p.t.Fatalf("%v: %s", err, out)
 		}

@@ -22,8 +22,6 @@ func NodeName(o *sim.Objects) string {
 	return o.Nodes[0].Name
 }
 
-func FamilyOf(a netip.Addr) corev1.IPFamily { return inet.FamilyOf(a) }
-
 // sizeOf returns the number of Services and the mean number of endpoints per Service.
 func sizeOf(o *sim.Objects) (services int, endpoints float64) {
 	for _, slice := range o.Slices {
@@ -45,8 +43,8 @@ const (
 func Sinks(shape scenarios.Shape, o *sim.Objects, families []corev1.IPFamily) []netip.Prefix {
 	found := map[netip.Prefix]bool{}
 	add := func(text string) {
-		addr, ok := sim.ParseAddr(text)
-		if !ok || !slices.Contains(families, FamilyOf(addr)) {
+		addr, ok := inet.ParseAddr(text)
+		if !ok || !slices.Contains(families, inet.FamilyOf(addr)) {
 			return
 		}
 		bits := sinkBits4
@@ -71,7 +69,7 @@ func Sinks(shape scenarios.Shape, o *sim.Objects, families []corev1.IPFamily) []
 		}
 	}
 	for _, cidr := range slices.Concat(shape.ServiceCIDRs, shape.PodCIDRs) {
-		if prefix, err := netip.ParsePrefix(cidr); err == nil && slices.Contains(families, FamilyOf(prefix.Addr())) {
+		if prefix, err := netip.ParsePrefix(cidr); err == nil && slices.Contains(families, inet.FamilyOf(prefix.Addr())) {
 			found[prefix.Masked()] = true
 		}
 	}

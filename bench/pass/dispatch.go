@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"synclab/bench/subject"
+	"synclab/internal/inet"
 	"synclab/proxier/iptables"
 	"synclab/proxier/kernel"
 	"synclab/proxier/tracker"
@@ -108,13 +109,13 @@ func frontendsOf(objects *sim.Objects, family corev1.IPFamily) []frontend {
 	for _, svc := range objects.Services {
 		name := types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name}
 		i := slices.IndexFunc(svc.Spec.ClusterIPs, func(ip string) bool {
-			addr, ok := sim.ParseAddr(ip)
-			return ok && FamilyOf(addr) == family
+			addr, ok := inet.ParseAddr(ip)
+			return ok && inet.FamilyOf(addr) == family
 		})
 		if i < 0 || !served[name] || onNode[name] {
 			continue
 		}
-		addr, _ := sim.ParseAddr(svc.Spec.ClusterIPs[i])
+		addr, _ := inet.ParseAddr(svc.Spec.ClusterIPs[i])
 		for _, port := range svc.Spec.Ports {
 			at := iptables.Frontend{Protocol: port.Protocol, Addr: netip.AddrPortFrom(addr, uint16(port.Port))}
 			key := tracker.ServicePortName{NamespacedName: name, PortKey: tracker.PortKey{Name: port.Name, Protocol: port.Protocol}}

@@ -20,6 +20,7 @@ import (
 	"synclab/bench/raw"
 	"synclab/bench/shim"
 	"synclab/bench/subject"
+	"synclab/internal/inet"
 	"synclab/proxier/config"
 	"synclab/proxier/conntrack"
 	"synclab/proxier/iptables"
@@ -121,7 +122,7 @@ func (e *Env) FindNode() {
 	if len(objects.Nodes) == 0 {
 		return
 	}
-	other := func(addr netip.Addr) bool { return !slices.Contains(e.Families, FamilyOf(addr)) }
+	other := func(addr netip.Addr) bool { return !slices.Contains(e.Families, inet.FamilyOf(addr)) }
 	e.Node = slices.DeleteFunc(subject.DeviceAddresses(e.Config, objects.Nodes[0]), other)
 	e.NodeIPs = slices.DeleteFunc(config.NodeIPs(e.Config, objects.Nodes[0]), other)
 }
@@ -129,7 +130,7 @@ func (e *Env) FindNode() {
 // NodeAddress returns the node's main address of a family.
 func (e *Env) NodeAddress(family corev1.IPFamily) netip.Addr {
 	for _, addr := range e.NodeIPs {
-		if FamilyOf(addr) == family {
+		if inet.FamilyOf(addr) == family {
 			return addr
 		}
 	}

@@ -17,9 +17,9 @@ import (
 	"synclab/bench/netns"
 	"synclab/bench/pass"
 	"synclab/bench/raw"
+	"synclab/internal/inet"
 	"synclab/proxier/iptables"
 	"synclab/scenarios"
-	"synclab/sim"
 )
 
 // purposeFlowProbe is the random stream for the order of a flow probe's flows.
@@ -49,7 +49,7 @@ func (r *Probes) traverseFlows(ctx context.Context, p *scenarios.Probe, name str
 		}
 		probe := &flowProbe{targets: targets, samples: p.Samples, random: r.Random(purposeFlowProbe), family: family}
 		for _, addr := range r.Flows.Clients {
-			if pass.FamilyOf(addr) == family {
+			if inet.FamilyOf(addr) == family {
 				probe.clients = append(probe.clients, addr)
 			}
 		}
@@ -143,8 +143,8 @@ func (r *Probes) anyPod(family corev1.IPFamily) (netip.AddrPort, bool) {
 	for _, slice := range r.World.Objects().Slices {
 		for _, ep := range slice.Endpoints {
 			for _, port := range slice.Ports {
-				addr, ok := sim.ParseAddr(ep.Addresses[0])
-				if ok && pass.FamilyOf(addr) == family && port.Port != nil {
+				addr, ok := inet.ParseAddr(ep.Addresses[0])
+				if ok && inet.FamilyOf(addr) == family && port.Port != nil {
 					return netip.AddrPortFrom(addr, uint16(*port.Port)), true
 				}
 			}

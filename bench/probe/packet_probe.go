@@ -16,10 +16,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/flow"
-	"synclab/bench/pass"
 	"synclab/bench/raw"
 	"synclab/bench/subject"
 	"synclab/bench/traffic"
+	"synclab/internal/inet"
 )
 
 // packetProbe sends packets to the addresses of Services, in one family.
@@ -48,7 +48,7 @@ func (r *packetProbe) verdict(d *destination, source string) (rec raw.Record, er
 	in := func(f func() error) error { return rooms.Client.Do(f) }
 	switch source {
 	case fromPod:
-		i := slices.IndexFunc(r.Flows.Clients, func(a netip.Addr) bool { return pass.FamilyOf(a) == family })
+		i := slices.IndexFunc(r.Flows.Clients, func(a netip.Addr) bool { return inet.FamilyOf(a) == family })
 		from = r.Flows.Clients[i]
 	case fromOutside:
 		from = r.Flows.Outside[family]

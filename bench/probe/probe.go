@@ -15,6 +15,7 @@ import (
 	"synclab/bench/machine"
 	"synclab/bench/pass"
 	"synclab/bench/raw"
+	"synclab/internal/inet"
 	"synclab/proxier/iptables"
 	"synclab/scenarios"
 	"synclab/sim"
@@ -225,7 +226,7 @@ func (r *Probes) misses(family corev1.IPFamily, n int) []netip.AddrPort {
 	}
 	for _, cidr := range r.Scenario.Shape.PodCIDRs {
 		prefix, err := netip.ParsePrefix(cidr)
-		if err != nil || pass.FamilyOf(prefix.Addr()) != family {
+		if err != nil || inet.FamilyOf(prefix.Addr()) != family {
 			continue
 		}
 		for addr := sim.LastOf(prefix).Prev(); len(free) < n && prefix.Contains(addr); addr = addr.Prev() {

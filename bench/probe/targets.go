@@ -154,7 +154,7 @@ func (u *servicePort) ingress() netip.Addr {
 func (u *servicePort) sourceRanges() []netip.Prefix {
 	var ranges []netip.Prefix
 	for _, text := range u.svc.Spec.LoadBalancerSourceRanges {
-		if prefix, ok := sim.ParsePrefix(text); ok && pass.FamilyOf(prefix.Addr()) == u.family {
+		if prefix, ok := sim.ParsePrefix(text); ok && inet.FamilyOf(prefix.Addr()) == u.family {
 			ranges = append(ranges, prefix)
 		}
 	}

@@ -17,10 +17,9 @@ import (
 	"synclab/bench/flow"
 	"synclab/bench/mirror"
 	"synclab/bench/netns"
-	"synclab/bench/pass"
 	"synclab/bench/raw"
+	"synclab/internal/inet"
 	"synclab/proxier/tracker"
-	"synclab/sim"
 )
 
 // The sources of packets of a verdict probe, as in Record.Method.
@@ -171,7 +170,7 @@ func (r *Probes) destinations(family corev1.IPFamily) []destination {
 			name := flow.PortName(svc, port)
 			p := desired.Port(family, name)
 			add := func(kind, text string, number int32) {
-				if addr, ok := sim.ParseAddr(text); ok && number > 0 && pass.FamilyOf(addr) == family {
+				if addr, ok := inet.ParseAddr(text); ok && number > 0 && inet.FamilyOf(addr) == family {
 					local := p != nil && p.HasEndpoints && !p.HasExternalEndpoints()
 					if kind == kindClusterIP {
 						local = p != nil && p.HasEndpoints && !p.HasInternalEndpoints()
@@ -180,9 +179,9 @@ func (r *Probes) destinations(family corev1.IPFamily) []destination {
 				}
 			}
 			other := func(kind, text string) { // once for each address, which Services may share
-				addr, ok := sim.ParseAddr(text)
+				addr, ok := inet.ParseAddr(text)
 				d := destination{kind: kind, service: name, addr: netip.AddrPortFrom(addr, uint16(unused)), beyond: true}
-				if ok && pass.FamilyOf(addr) == family && !others[d.frontend()] && !inside[addr] {
+				if ok && inet.FamilyOf(addr) == family && !others[d.frontend()] && !inside[addr] {
 					others[d.frontend()] = true
 					all = append(all, d)
 				}
@@ -233,7 +232,7 @@ func (r *Probes) endpointsByPort(family corev1.IPFamily) map[tracker.ServicePort
 						continue
 					}
 					for _, ep := range slice.Endpoints {
-						if addr, ok := sim.ParseAddr(ep.Addresses[0]); ok {
+						if addr, ok := inet.ParseAddr(ep.Addresses[0]); ok {
 							found[name][netip.AddrPortFrom(addr, uint16(*port.Port))] = true
 						}
 					}

@@ -5,7 +5,7 @@ import "strings"
 // Metric is the name of a Record's value. Times are in seconds, sizes in bytes.
 type Metric string
 
-// Row is what is said of a metric.
+// Row describes a metric.
 type Row struct {
 	Metric Metric
 	Unit   string // s, B, count or ratio; empty: each record has its own
@@ -49,9 +49,6 @@ func ofJourney(name Metric, unit, group, text string) Metric {
 	return add(Row{Metric: name, Unit: unit, Group: group, Text: text, Journey: true})
 }
 
-// Table returns all metrics, in the order in which tables show them.
-func Table() []Row { return table }
-
 // Order returns the place of a metric in the tables. Unknown metrics come last.
 func (m Metric) Order() int {
 	if i, known := places[m]; known {
@@ -60,7 +57,7 @@ func (m Metric) Order() int {
 	return len(table)
 }
 
-// Row returns what is said of a metric. An unknown one keeps its name.
+// Row returns the description of a metric. An unknown one keeps its name.
 func (m Metric) Row() Row {
 	if i := m.Order(); i < len(table) {
 		return table[i]

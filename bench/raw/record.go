@@ -146,7 +146,8 @@ type Run struct {
 	Shard *Shard `json:"shard,omitempty"`
 }
 
-// Format is the format of run folders that this program writes. It reads that and all earlier ones.
+// Format is the format of run folders that this program writes. It reads that and all earlier ones, but for shards whose
+// run.json lists their units.
 const Format = FormatOwnChanges
 
 // FormatOwnChanges is the first format whose repetitions each have their own changes (world.World.Repetition). Before,

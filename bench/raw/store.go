@@ -335,6 +335,9 @@ func ReadRunFile(dir string) (Run, error) {
 		var syntax *json.SyntaxError
 		var kind *json.UnmarshalTypeError
 		switch {
+		case errors.As(err, &kind) && kind.Field == "shard.units":
+			return run, fmt.Errorf("%s: a shard of an earlier synclab, which counted shards from 1: read it with %s, or measure it again in another folder",
+				path, cmp.Or(run.Versions.Synclab, "that one"))
 		case errors.As(err, &syntax):
 			line = 1 + bytes.Count(b[:syntax.Offset], []byte("\n"))
 		case errors.As(err, &kind):

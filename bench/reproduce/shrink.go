@@ -91,10 +91,10 @@ func smaller(ctx context.Context, input []byte, note func(string), measure func(
 	}
 	search := shrink.Search[[]string]{ // kinds of lines that are left out
 		Passes: []shrink.Pass[[]string]{shrink.Parts(kinds, func(gone, some []string) []string { return slices.Concat(gone, some) })},
-		Fails: func(_ context.Context, gone []string) (bool, error) {
+		Fails: func(ctx context.Context, gone []string) (bool, error) {
 			seconds, exponent, err := try(small.Services, gone)
-			if err != nil || seconds < least || exponent < leastExponent {
-				return false, nil // an input that the tool refuses is none
+			if err != nil || ctx.Err() != nil || seconds < least || exponent < leastExponent {
+				return false, nil // an input that the tool refuses is none; one that is out of time is not taken
 			}
 			small.Seconds, small.Exponent = seconds, exponent
 			note(fmt.Sprintf("%d kinds of lines left: %.3g s, exponent %.2f", len(kinds(gone)), seconds, exponent))

@@ -146,7 +146,7 @@ type step struct {
 	gain float64
 }
 
-// Gains of steps that narrow no bracket. A first cell comes before all else. Without a bracket, the next cell halves or
+// Gains of steps that narrow no bracket. A first cell comes before all else, and a second size before a third. Without a bracket, the next cell halves or
 // doubles the size. Another repetition of an end is worth as much as a step from 1.1 to 1.05, so that it comes when the
 // bracket is narrow.
 const (
@@ -228,7 +228,8 @@ func between(low, high int) int {
 	return 0
 }
 
-// Next returns the cell that narrows the answer most for its time, and how long it will take. ok is false if no cell fits
+// Next returns the next cell, and how long it will take: a first and a second size of each subject, in their order, then what
+// narrows the answer most for its time. ok is false if no cell fits
 // into the time that is left, or none is needed.
 func (s *Search) Next(left time.Duration) (name string, size int, expected time.Duration, ok bool) {
 	best, spent := -1.0, time.Duration(0)
@@ -240,7 +241,7 @@ func (s *Search) Next(left time.Duration) (name string, size int, expected time.
 			}
 			worth := next.gain / max(1, takes.Seconds())
 			ordered := next.gain == gainFirst || len(l.cells) == 1 && l.cells[next.size] == nil
-			if ordered { // a first and a second size for each, in the order of the subjects: the one in use has an answer first
+			if ordered {
 				worth = gainFirst / float64(1+len(l.cells))
 			}
 			if worth > best || worth == best && !ordered && l.spent < spent {

@@ -49,7 +49,7 @@ type Shim struct {
 const (
 	binFolder    = "bin"
 	realFolder   = "real"
-	exempt       = "spare-" // plus iptables or ip6tables: faults skip these tools
+	spared       = "spare-" // plus iptables or ip6tables: faults skip these tools
 	faultsFolder = "faults"
 	inputsFolder = "inputs"
 	callsFile    = "calls"
@@ -115,7 +115,7 @@ func Install(ctx context.Context, opts Options) (*Shim, error) {
 		if len(opts.Families) == 0 || slices.Contains(opts.Families, family) {
 			continue
 		}
-		if err := os.WriteFile(s.path(exempt+tools), nil, 0o644); err != nil {
+		if err := os.WriteFile(s.path(spared+tools), nil, 0o644); err != nil {
 			return nil, fmt.Errorf("shim: %w", err)
 		}
 	}

@@ -42,7 +42,7 @@ var errTries = errors.New("no tries are left")
 func (s *Search[T]) First(ctx context.Context, inputs ...T) (T, bool, error) {
 	for _, input := range inputs {
 		if failed, err := s.try(ctx, input); err != nil || failed {
-			return input, failed, inBudget(err)
+			return input, failed, inBudget(ctx, err)
 		}
 	}
 	var none T
@@ -61,15 +61,16 @@ func (s *Search[T]) Minimize(ctx context.Context, input T) (T, error) {
 			smaller, found, err := s.drop(ctx, input, pass)
 			input, again = smaller, again || found
 			if err != nil {
-				return input, inBudget(err)
+				return input, inBudget(ctx, err)
 			}
 		}
 	}
 	return input, nil
 }
 
-func inBudget(err error) error {
-	if errors.Is(err, errTries) || errors.Is(err, context.DeadlineExceeded) {
+// inBudget drops the error of a search that has used up its tries or its time.
+func inBudget(ctx context.Context, err error) error {
+	if errors.Is(err, errTries) || errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return nil
 	}
 	return err

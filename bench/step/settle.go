@@ -6,30 +6,12 @@ import (
 	"errors"
 	"fmt"
 
-	"synclab/bench/fault"
 	"synclab/bench/raw"
-	"synclab/bench/subject"
 	"synclab/scenarios"
 )
 
-func (r *Parts) restart(ctx context.Context, s Step) error {
-	r.ChangeLayout(s.Restart.Layout)
-	return r.Host.Restart(ctx, s.Name)
-}
-
-// migrate replaces the subject by another one.
-func (r *Parts) migrate(ctx context.Context, s Step) (err error) {
-	to := r.First
-	if s.Migrate.To != "" {
-		if to, err = subject.Parse(s.Migrate.To); err != nil {
-			return err
-		}
-	}
-	if r.Followed {
-		return errors.New("cannot move in a followed cluster, whose state is not known exactly: use synclab capture, and -f")
-	}
-	return r.Host.Migrate(ctx, to, s.Migrate.Gap, s.Name)
-}
+// errEnded cancels waiting for a subject that exited.
+var errEnded = errors.New("the subject has exited")
 
 // settle waits until the subject has converged and faults are repaired. Then it counts the rules in the kernel.
 func (r *Parts) settle(ctx context.Context, s Step) error {
@@ -71,7 +53,7 @@ func (r *Parts) inSync(ctx, waiting context.Context) error {
 			go func() {
 				select {
 				case <-p.Done():
-					stop(fault.ErrEnded)
+					stop(errEnded)
 				case <-trying.Done():
 				}
 			}()
@@ -80,7 +62,7 @@ func (r *Parts) inSync(ctx, waiting context.Context) error {
 		if err == nil {
 			err = r.Host.Subject.InSync(trying)
 		}
-		ended := errors.Is(context.Cause(trying), fault.ErrEnded)
+		ended := errors.Is(context.Cause(trying), errEnded)
 		stop(nil)
 		if err == nil {
 			r.Faults.Settled()

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kube-proxy/config/v1alpha1"
 
+	"synclab/internal/inet"
 	"synclab/proxier"
 	"synclab/sim"
 )
@@ -198,7 +199,7 @@ func externalAddresses(svc *corev1.Service) []netip.Addr {
 	}
 	var addrs []netip.Addr
 	for _, text := range texts {
-		if addr, ok := sim.ParseAddr(text); ok && !slices.Contains(addrs, addr) {
+		if addr, ok := inet.ParseAddr(text); ok && !slices.Contains(addrs, addr) {
 			addrs = append(addrs, addr)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"synclab/bench/netns"
 	"synclab/bench/seeds"
 	"synclab/bench/upstream"
+	"synclab/internal/inet"
 	"synclab/sim"
 )
 
@@ -113,7 +114,7 @@ func lastOfAddress(endpoints []discoveryv1.Endpoint) (out []discoveryv1.Endpoint
 
 // ciliumAddr spells an address canonically: Cilium takes none with leading zeros. Other texts stay.
 func ciliumAddr(text string) string {
-	if addr, ok := sim.ParseAddr(text); ok {
+	if addr, ok := inet.ParseAddr(text); ok {
 		return addr.String()
 	}
 	return text

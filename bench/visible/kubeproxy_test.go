@@ -25,6 +25,7 @@ import (
 	"synclab/bench/mirror"
 	"synclab/bench/seeds"
 	"synclab/bench/upstream"
+	"synclab/internal/inet"
 	"synclab/proxier/kernel"
 	"synclab/scenarios"
 	"synclab/sim"
@@ -252,7 +253,7 @@ func (a addressOnce) keep(slice *discoveryv1.EndpointSlice) *discoveryv1.Endpoin
 	a.release(slice)
 	slice = slice.DeepCopy()
 	slice.Endpoints = slices.DeleteFunc(slice.Endpoints, func(e discoveryv1.Endpoint) bool {
-		addr, _ := sim.ParseAddr(e.Addresses[0])
+		addr, _ := inet.ParseAddr(e.Addresses[0])
 		key := slice.Namespace + "/" + slice.Labels[discoveryv1.LabelServiceName] + "/" + addr.String()
 		if holder, known := a[key]; known && holder != slice.Name {
 			return true

@@ -32,7 +32,7 @@ func (n *nftables) add(t *objects.Table) error {
 		to := n.addSet(t.Name, nftSet{name: name, keySize: from.KeyLen, valueSize: from.ValueLen, verdicts: from.Verdicts})
 		for key, e := range from.Elements {
 			verdict := namedVerdict{code: int32(e.Verdict.Kind), chain: e.Verdict.Chain}
-			to.listed = append(to.listed, nftElement{key: attributes(key), data: slices.Clone(e.Value), verdict: verdict})
+			to.listed = append(to.listed, nftElement{key: attributes(key), data: e.Value, verdict: verdict})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.Chains)) {

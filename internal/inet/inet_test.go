@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	utilnet "k8s.io/utils/net"
 )
 
 func TestParseAddr(t *testing.T) {
@@ -17,6 +18,20 @@ func TestParseAddr(t *testing.T) {
 			t.Errorf("%q: %v, %v; want %q", text, got, ok, want)
 		}
 	}
+}
+
+// Proxies, the tracker and the ruleset evaluator read the same addresses as Kubernetes.
+func FuzzParseAddr(f *testing.F) {
+	for _, text := range []string{"010.0.0.1", "::ffff:10.0.0.1", "::ffff:010.0.0.1", "fe80::1%e", "::ffff:0:1", "::00001", "1:2:3:4:5:6:7::", ""} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		got, ok := ParseAddr(text)
+		ip := utilnet.ParseIPSloppy(text)
+		if ok != (ip != nil) || ok && !ip.Equal(got.AsSlice()) || got.Is4In6() || got.IsValid() != ok {
+			t.Errorf("%q: %v, %v; Kubernetes reads %v", text, got, ok, ip)
+		}
+	})
 }
 
 func TestParsePrefix(t *testing.T) {

@@ -32,7 +32,7 @@ func Syntax(text []byte, err error) (line int, reason string) {
 	}
 	switch {
 	case strings.Contains(reason, "map key"): // the parser prints the key as a Go value
-		reason = "a key of a mapping is no text"
+		reason = "a key of a mapping is not text"
 	case strings.Contains(reason, "json:"):
 		reason = "a value that JSON does not have"
 	}
@@ -87,7 +87,7 @@ func compare(value any, t reflect.Type, path string, report func(path, text stri
 	case t.Kind() == reflect.Slice:
 		items, isList := value.([]any)
 		for i, item := range items {
-			compare(item, t.Elem(), element(path, i), report)
+			compare(item, t.Elem(), Element(path, i), report)
 		}
 		fits, want = isList || t.Elem().Kind() == reflect.Uint8, "a list" // bytes are text in base64
 	default:
@@ -103,7 +103,7 @@ func compare(value any, t reflect.Type, path string, report func(path, text stri
 func compareMembers(members map[string]any, t reflect.Type, path string, report func(path, text string)) {
 	if t.Kind() == reflect.Map {
 		for _, key := range slices.Sorted(maps.Keys(members)) {
-			compare(members[key], t.Elem(), join(path, key), report)
+			compare(members[key], t.Elem(), Join(path, key), report)
 		}
 		return
 	}
@@ -112,7 +112,7 @@ func compareMembers(members map[string]any, t reflect.Type, path string, report 
 		if name == "" && (field.Anonymous || options == "inline") {
 			compare(members, field.Type, path, report)
 		} else if value, there := members[name]; there && name != "" {
-			compare(value, field.Type, join(path, name), report)
+			compare(value, field.Type, Join(path, name), report)
 		}
 	}
 }
@@ -140,7 +140,7 @@ func fitsScalar(value any, t reflect.Type) (fits bool, want string) {
 		return true, ""
 	}
 	if errors.Is(err, strconv.ErrRange) {
-		want += " that is smaller"
+		want += fmt.Sprintf(", of at most %d bits", t.Bits())
 	}
 	return isNumber && err == nil, want
 }

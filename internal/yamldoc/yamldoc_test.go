@@ -38,23 +38,34 @@ func TestKindRow(t *testing.T) {
 }
 
 func TestTree(t *testing.T) {
-	tree := Parse([]byte("a: &x\n  b: 1\n  b: 2\nc:\n- d: 3\n- *x\n<<: *x\nb: 4\nb: 5\n"))
+	tree := Parse([]byte("a: &x\n  b: 1\n  b: 2\nc:\n- d: 3\n- *x\n<<: *x\nb: 4\nb: 5\nd.e:\n  f[0].g: 6\n  h: 7\nd: {e: {i: 8}}\n"))
 	for path, want := range map[string]string{
 		"": "1 true", "a": "1 true", "a.b": "3 true", "b": "9 true", "c[0].d": "5 true", "c[1].b": "3 true", "c[2]": "4 false", "a.z.y": "1 false", "z": "1 false",
+		"d.e": "13 true", "d.e.f[0].g": "11 true", "d.e.h": "12 true", "d.e.i": "13 true", "d.e.j": "13 false", "[d.e][f[0].g]": "11 true", "d.": "13 true", "c.d": "4 false", "dx": "1 false",
 	} {
-		line, found := tree.Line(Steps(path)...)
+		line, found := tree.Line(path)
 		if got := fmt.Sprint(line, " ", found); got != want {
 			t.Errorf("%q: %s, want %s", path, got, want)
 		}
 	}
-	if got, want := fmt.Sprint(tree.Repeated()), "[{b a.b 3} {b b 9}]"; got != want {
+	if got, want := fmt.Sprint(tree.Repeated(false)), "[{b a.b 3} {b b 9}]"; got != want {
 		t.Errorf("repeated keys %s, want %s", got, want)
+	}
+	if got, want := fmt.Sprint(tree.Repeated(true)), "[{b a.b 3} {b c[1].b 3} {b b 3} {b b 8} {b b 9}]"; got != want {
+		t.Errorf("repeated keys, with merges %s, want %s", got, want)
+	}
+	tree = Parse([]byte("a: &x\n  b: 1\nc: &y\n  b: 2\nd:\n  <<: [*x, *y]\n  <<: {e: 3}\n  \"<<\": 4\n  e: 5"))
+	if got, want := fmt.Sprint(tree.Repeated(true)), "[{b d.b 2} {e d.e 9}]"; got != want {
+		t.Errorf("keys of several merges %s, want %s", got, want)
 	}
 	if line, found := Parse([]byte("{\n\t\"a\": 1}")).Line("a"); line != 2 || !found {
 		t.Errorf("in JSON with a tab: %d, %v", line, found)
 	}
 	broken := Parse([]byte("a: ["))
-	if line, found := broken.Line("a"); line != 0 || found || len(broken.Repeated()) > 0 {
+	if broken != nil {
+		t.Error("a text that is not YAML has a tree")
+	}
+	if line, found := broken.Line("a"); line != 0 || found || len(broken.Repeated(true)) > 0 {
 		t.Errorf("in a text that is not YAML: %d, %v", line, found)
 	}
 }
@@ -62,7 +73,7 @@ func TestTree(t *testing.T) {
 func TestSyntax(t *testing.T) {
 	for text, want := range map[string]string{
 		"a: 1\nb: [":       "2 did not find expected node content",
-		"[a]: b":           "0 a key of a mapping is no text",
+		"[a]: b":           "0 a key of a mapping is not text",
 		"a: .nan":          "0 a value that JSON does not have",
 		"a: 1\n{{ x }}\n:": "3 could not find expected ':'; a template must be rendered first, for example with 'helm template'",
 		"a: 1\na: 2":       `2 key "a" already set in map`,
@@ -105,7 +116,7 @@ func TestMismatches(t *testing.T) {
 	got := Mismatches([]byte(`{"small": 300, "count": -1, "bytes": "AA==", "any": [1], "text": 1, "flags": {"b": "no", "a": true, "c": 0},
 		"parts": [{"small": null}, 7, {"small": 1.5, "count": true}], "rate": [], "other": 1}`), reflect.TypeFor[whole]())
 	want := []Mismatch{
-		{"small", "is 300: want a whole number that is smaller"},
+		{"small", "is 300: want a whole number, of at most 8 bits"},
 		{"count", "is -1: want a whole number, 0 or more"},
 		{"text", "is 1: want text, in quotes"},
 		{"flags.b", `is the text "no": want true or false`},

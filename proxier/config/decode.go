@@ -14,13 +14,13 @@ import (
 // are set twice, of which the last counts. kube-proxy goes on without the unknown ones.
 func (d *document) decode(cfg *v1alpha1.KubeProxyConfiguration) (unknown []*FieldError, err error) {
 	const twice = "is set twice, the last value counts"
-	repeated := d.tree.Repeated()
+	repeated := d.tree().Repeated(true)
 	for _, key := range repeated {
 		unknown = append(unknown, d.problem(d.lineOf(key.Line), key.Path, twice))
 	}
 	strict, err := kjson.UnmarshalStrict(d.json, cfg)
 	if err != nil {
-		return nil, d.wrongTypes()
+		return nil, d.wrongTypes(err)
 	}
 	for _, one := range strict {
 		problem, path := yamldoc.StrictField(one)
@@ -46,13 +46,13 @@ func (d *document) syntaxError(err error) *FieldError {
 	return d.problem(d.lineOf(line), "", reason)
 }
 
-// wrongTypes returns a problem for each value of a wrong type.
-func (d *document) wrongTypes() (p problems) {
+// wrongTypes returns a problem for each value of a wrong type, or else the decoder's error.
+func (d *document) wrongTypes(err error) (p problems) {
 	for _, m := range yamldoc.Mismatches(d.json, reflect.TypeFor[v1alpha1.KubeProxyConfiguration]()) {
 		p = append(p, d.problem(d.line(m.Path), m.Path, m.Text))
 	}
 	if len(p) == 0 {
-		p = problems{d.problem(0, "", "a value is not of the type that kube-proxy wants")}
+		p = problems{d.problem(0, "", "a value is not of the type that kube-proxy wants: "+err.Error())}
 	}
 	slices.SortStableFunc(p, func(a, b *FieldError) int { return a.Line - b.Line })
 	return p

@@ -49,6 +49,3 @@ func detectBySource(from string, family corev1.IPFamily, cidrs []string) (backen
 	}
 	return backend.Local{}, nil
 }
-
-// elementOf returns the path of one element of a list field.
-func elementOf(field string, i int) string { return fmt.Sprintf("%s[%d]", field, i) }

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
@@ -21,7 +22,7 @@ type document struct {
 	text  []byte
 	above int // lines of the file before the text; below 0: unknown
 	json  []byte
-	tree  yamldoc.Tree
+	tree  func() *yamldoc.Tree
 	head
 }
 
@@ -104,7 +105,7 @@ func (d *document) parse() (err error) {
 			return d.syntaxError(err)
 		}
 	}
-	d.tree = yamldoc.Parse(d.text)
+	d.tree = sync.OnceValue(func() *yamldoc.Tree { return yamldoc.Parse(d.text) })
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(d.json, &d.head); err != nil && d.Kind == "" {
 		return d.problem(d.lineOf(1), "", "not an object of Kubernetes")
 	}
@@ -123,7 +124,7 @@ func (d *document) configMap() (all []*document, err error) {
 			continue
 		}
 		above, name := -1, d.file+", "+key
-		if line := d.lineAt("data", key); line > 0 && d.isBlock(line) {
+		if line := d.line(yamldoc.Join("data", key)); line > 0 && d.isBlock(line) {
 			above, name = line, d.file // a block of text begins below its key
 		}
 		inside, err := split(name, []byte(text), above)
@@ -166,14 +167,10 @@ func (d *document) lineOf(line int) int {
 
 // line returns the line in the file of a field; 0: unknown.
 func (d *document) line(path string) int {
-	if path == "" {
+	if path == "" || d.above < 0 {
 		return 0
 	}
-	return d.lineAt(yamldoc.Steps(path)...)
-}
-
-func (d *document) lineAt(steps ...string) int {
-	line, found := d.tree.Line(steps...)
+	line, found := d.tree().Line(path)
 	if !found {
 		return 0
 	}

@@ -116,6 +116,14 @@ func TestDefaultAddresses(t *testing.T) {
 	}
 }
 
+// A decoder may refuse what fits the types.
+func TestDecoderErrorIsNamed(t *testing.T) {
+	d := &document{file: "c.yaml", json: []byte("{}")}
+	if got, want := d.wrongTypes(errors.New("the cause")).Error(), "c.yaml: a value is not of the type that kube-proxy wants: the cause"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
 // Default keeps set values, also false or zero where the type distinguishes them from unset.
 func TestDefaultKeepsWhatIsSet(t *testing.T) {
 	cfg, _, err := Parse("config.yaml", []byte(header+
@@ -143,9 +151,15 @@ func TestLoadErrors(t *testing.T) {
 		{"wrong version", "apiVersion: kubeproxy.config.k8s.io/v1\nkind: KubeProxyConfiguration\n",
 			`c.yaml:1: apiVersion: "kubeproxy.config.k8s.io/v1" is not known; want kubeproxy.config.k8s.io/v1alpha1`},
 		{"misspelt", header + "iptables:\n  masqueradebit: 3\n", "c.yaml:4: iptables.masqueradebit: unknown field"},
+		{"unknown, with a dot", header + "iptables.masqueradeAll: true\n", "c.yaml:3: iptables.masqueradeAll: unknown field"},
+		{"gate with a dot", header + "featureGates:\n  a.b: 3\n", "c.yaml:4: featureGates.a.b: is 3: want true or false"},
 		{"unknown", header + "iptables: {backend: nft}\n", "c.yaml:3: iptables.backend: unknown field"},
 		{"twice", header + "mode: iptables\niptables: {}\nmode: iptables\n", "c.yaml:5: mode: is set twice, the last value counts"},
 		{"gate twice", header + "featureGates:\n  A: true\n  A: false\n", "c.yaml:5: featureGates.A: is set twice, the last value counts"},
+		{"twice, by a merge", header + "iptables: &p {syncPeriod: 45s}\nnftables:\n  <<: *p\n  syncPeriod: 30s\n",
+			"c.yaml:6: nftables.syncPeriod: is set twice, the last value counts"},
+		{"twice, by a later merge", header + "iptables: &p {syncPeriod: 45s}\nnftables: {syncPeriod: 30s, <<: *p}\n",
+			"c.yaml:3: nftables.syncPeriod: is set twice, the last value counts"},
 		{"wrong types", header + "clusterCIDR: 10\niptables:\n  masqueradeBit: many\n  masqueradeAll: 1\nconntrack: none\nnodePortAddresses: 10.0.0.0/8\nmode: {}\n",
 			"c.yaml:3: clusterCIDR: is 10: want text, in quotes\n" +
 				`c.yaml:5: iptables.masqueradeBit: is the text "many": want a whole number` + "\n" +
@@ -157,7 +171,8 @@ func TestLoadErrors(t *testing.T) {
 			"c.yaml:3: nodePortAddresses[1]: is 7: want text, in quotes\n" +
 				`c.yaml:4: featureGates.A: is the text "maybe": want true or false` + "\n" +
 				`c.yaml:5: logging.options.json.infoBufferSize: is the text "much": want a quantity such as 500m or 2Gi`},
-		{"too large", header + "oomScoreAdj: 99999999999\n", "c.yaml:3: oomScoreAdj: is 99999999999: want a whole number that is smaller"},
+		{"too large", header + "oomScoreAdj: 99999999999\n", "c.yaml:3: oomScoreAdj: is 99999999999: want a whole number, of at most 32 bits"},
+		{"too small", header + "oomScoreAdj: -99999999999\n", "c.yaml:3: oomScoreAdj: is -99999999999: want a whole number, of at most 32 bits"},
 		{"no unit", header + "iptables:\n  syncPeriod: 30\n",
 			"c.yaml:4: iptables.syncPeriod: is 30: want a duration with a unit, such as 30s or 1m30s"},
 		{"numbers", header + "clientConnection: {qps: many}\nlogging: {verbosity: -1, flushFrequency: soon}\n",

@@ -9,6 +9,7 @@ import (
 	"k8s.io/kube-proxy/config/v1alpha1"
 
 	"synclab/internal/inet"
+	"synclab/internal/yamldoc"
 )
 
 // NodePorts describes on which of the node's addresses one family accepts NodePort traffic.
@@ -81,7 +82,7 @@ func nodePortPrefixes(addresses []string, nodeIPs []netip.Addr) ([]netip.Prefix,
 		}
 		prefix, err := inet.ParsePrefix(address)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %q is not a CIDR: %w", elementOf("nodePortAddresses", i), address, err)
+			return nil, fmt.Errorf("%s: %q is not a CIDR: %w", yamldoc.Element("nodePortAddresses", i), address, err)
 		}
 		prefixes = append(prefixes, prefix)
 	}

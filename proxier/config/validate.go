@@ -17,6 +17,7 @@ import (
 	utilnet "k8s.io/utils/net"
 
 	"synclab/internal/inet"
+	"synclab/internal/yamldoc"
 )
 
 // Keywords of nodePortAddresses. primary means the addresses in the node's Node object.
@@ -85,7 +86,7 @@ func validateSection(p *problems, cfg *v1alpha1.KubeProxyConfiguration, mode v1a
 		}
 		for i, cidr := range cfg.IPVS.ExcludeCIDRs {
 			if _, err := inet.ParsePrefix(cidr); err != nil {
-				p.add(elementOf("ipvs.excludeCIDRs", i), "%q is not a CIDR", cidr)
+				p.add(yamldoc.Element("ipvs.excludeCIDRs", i), "%q is not a CIDR", cidr)
 			}
 		}
 	}
@@ -217,7 +218,7 @@ func validateInterface(p *problems, field, name string, mode v1alpha1.LocalMode)
 
 func validateNodePortAddresses(p *problems, addresses []string) {
 	for i, address := range addresses {
-		field := elementOf("nodePortAddresses", i)
+		field := yamldoc.Element("nodePortAddresses", i)
 		switch address {
 		case primary, localhost, everyIP:
 			if slices.Contains(addresses[:i], address) {

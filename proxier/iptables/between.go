@@ -64,7 +64,7 @@ func (d *difference) between(write []chainText) (between, error) {
 func (d *difference) filterTexts(ordered func() []*Rendered) map[chain]chainText {
 	texts := map[chain]chainText{}
 	touched := d.rules.layout.touched()
-	if d.rules.knowledge() > current {
+	if d.rules.staleness() > current {
 		touched = append(touched, d.rules.layout.chains()...)
 	}
 	for _, c := range touched {
@@ -84,8 +84,9 @@ func (d *difference) filterTexts(ordered func() []*Rendered) map[chain]chainText
 func (d *difference) divide(mixed map[chain]chainText, write []chainText, past *before) between {
 	var b between
 	fixedFirst, fixedLast := d.rules.settings.flat, !d.rules.settings.flat && past.hairpin
+	known := d.rules.known[Filter]
 	for c, t := range mixed {
-		if !d.rules.known[Filter].is(c.name, t.hash) {
+		if !known.is(c.name, t.hash) {
 			b.first = append(b.first, t)
 		}
 	}
@@ -126,25 +127,27 @@ func (d *difference) mixture() (map[tracker.ServicePortName]*Rendered, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := mixer{difference: d, parser: rule.NewParser(d.rules.settings.Family), filter: filter, past: captures{}, future: captures{}}
-	installed := d.rules.knowledge() <= behind // the dispatch rules in the kernel are the installed ones
+	m := mixer{
+		difference: d, parser: rule.NewParser(d.rules.settings.Family), installed: d.rules.staleness() <= behind,
+		filter: filter, past: captures{}, future: captures{},
+	}
 	for name := range d.rules.dirty {
 		m.future.add(d.rules.effective(name))
-		if installed {
+		if m.installed {
 			m.past.add(d.rules.installed[name])
 		}
 	}
 	mixture := map[tracker.ServicePortName]*Rendered{}
 	for name := range d.rules.dirty {
 		old, wanted := d.rules.installed[name], d.rules.effective(name)
-		if !installed {
+		if !m.installed {
 			old = m.found(wanted)
 		}
 		if now := m.mix(old, wanted); now != nil {
 			mixture[name] = now
 		}
 	}
-	if !installed {
+	if !m.installed {
 		if now := m.mix(d.ghost(filter), nil); now != nil {
 			mixture[ghost] = now
 		}
@@ -176,11 +179,12 @@ func (d *difference) ghost(filter *before) *Rendered {
 // mixer combines the old and the new rules in filter of Service ports.
 type mixer struct {
 	*difference
-	parser *rule.Parser
-	filter *before
-	past   captures // empty when rules are read from the kernel
-	future captures
-	err    error
+	parser    *rule.Parser
+	installed bool // the dispatch rules in the kernel are the installed ones; else they are read from there
+	filter    *before
+	past      captures // empty unless installed
+	future    captures
+	err       error
 }
 
 // capture says how many packets for a destination the rules of nat translate: none, some or all.
@@ -269,7 +273,7 @@ func containsLine(lines []dispatchLine, l dispatchLine) bool {
 // captured returns how many packets for a destination the old rules of nat translated. Rules that were read from the
 // kernel are never captureAll. Filter often shows that nat has no rule: nat has none where filter rejects every packet.
 func (m *mixer) captured(to destination) capture {
-	if m.rules.knowledge() <= behind {
+	if m.installed {
 		return m.past[to]
 	}
 	for _, l := range m.filter.lines[to] {

@@ -116,7 +116,7 @@ func (d *difference) before(table Table) (*before, error) {
 		return d.past[table], nil
 	}
 	past := d.rules.installedBefore(table)
-	switch d.rules.known[table].knowledge {
+	switch d.rules.known[table].staleness {
 	case void:
 		past = newBefore()
 	case unread:
@@ -220,7 +220,7 @@ func (d *difference) sharedChains(gone map[Table]map[string]bool) {
 		add(c, d.sharedText(c, l, nil, levelEndpoint))
 	}
 	touched := r.layout.touched()
-	if r.knowledge() > current {
+	if r.staleness() > current {
 		touched = append(touched, r.layout.chains()...)
 	}
 	seen := make(map[chain]bool, len(touched))
@@ -296,8 +296,9 @@ func (d *difference) section(p *Payload, s step) {
 		p.add(t.text, int(t.rules))
 		p.count(s.table, 0, int(t.rules))
 	}
+	known := d.rules.known[s.table]
 	for _, name := range s.gone {
-		if !d.rules.known[s.table].stuck[name] {
+		if !known.stuck[name] {
 			p.own(Owner{Table: s.table, Deletes: name})
 			p.add([]byte("-X "+name+"\n"), 1)
 			p.Deleted++
@@ -432,19 +433,21 @@ func (d *difference) settle(left map[Table][]string) {
 	}
 	clear(r.dirty)
 	r.layout.settle()
-	d.swept()
+	d.allCurrent()
 	for table, k := range r.known {
 		clear(k.unsettled)
 		for _, name := range left[table] {
 			k.unsettled[name] = false
-			r.raise(behind)
 		}
+	}
+	if len(left[NAT])+len(left[Filter]) > 0 {
+		r.raise(behind)
 	}
 }
 
-// swept records that the chains in settle's left are deleted.
-func (d *difference) swept() {
+// allCurrent records that both tables have the installed rules, and no chain that has to be deleted.
+func (d *difference) allCurrent() {
 	for _, k := range d.rules.known {
-		k.knowledge = current
+		k.staleness = current
 	}
 }

@@ -186,7 +186,7 @@ func (s *syncing) withhold(ctx context.Context, ports []tracker.ServicePortName)
 // their desired rules, and the kernel accepted them. Holding back standing ones would interrupt their service.
 func (s *syncing) suspects() (suspects, standing []tracker.ServicePortName, err error) {
 	there := map[tracker.ServicePortName]bool{}
-	if s.rules.knowledge() > behind {
+	if s.rules.staleness() > behind {
 		if there, err = s.rules.found(s.tables, s.req); err != nil {
 			return nil, nil, fmt.Errorf("reading the tables to find the refused rules: %w", err)
 		}

@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// knowledge is what a Ruleset knows of a table's rules in the kernel. A failure raises it; a sync that finishes makes
-// it current.
-type knowledge uint8
+// staleness says how far a table's rules in the kernel may be from what a Ruleset knows of them. A failure raises it; a sync
+// that finishes makes it current.
+type staleness uint8
 
 const (
 	// current: only the chains of dirty Service ports may differ from the desired ones.
-	current knowledge = iota
+	current staleness = iota
 	// behind: any chain may differ from the desired one, because the settings changed or the last sync did not finish.
 	// The dispatch rules are the installed ones.
 	behind
@@ -25,7 +25,7 @@ const (
 
 // known is the known kernel content of the proxier in one table.
 type known struct {
-	knowledge knowledge
+	staleness staleness
 	content   map[string]content
 	// unsettled chains exist, or may exist: a sync that did not finish made them, or an earlier process. true: packets
 	// may reach them.
@@ -43,18 +43,18 @@ type content struct {
 }
 
 func newKnown() *known {
-	return &known{knowledge: behind, content: map[string]content{}, unsettled: map[string]bool{}, stuck: map[string]bool{}}
+	return &known{staleness: behind, content: map[string]content{}, unsettled: map[string]bool{}, stuck: map[string]bool{}}
 }
 
-// knowledge returns the higher one of both tables.
-func (r *Ruleset) knowledge() knowledge {
-	return max(r.known[NAT].knowledge, r.known[Filter].knowledge)
+// staleness returns the higher one of both tables.
+func (r *Ruleset) staleness() staleness {
+	return max(r.known[NAT].staleness, r.known[Filter].staleness)
 }
 
-// raise records that at most this is known of both tables.
-func (r *Ruleset) raise(to knowledge) {
+// raise records that both tables are at least this stale.
+func (r *Ruleset) raise(to staleness) {
 	for _, k := range r.known {
-		k.knowledge = max(k.knowledge, to)
+		k.staleness = max(k.staleness, to)
 	}
 }
 
@@ -121,9 +121,9 @@ func (r *Ruleset) Forget(existing map[Table][]string, noJumps map[Table]bool) {
 		shared[c] = true
 	}
 	for table, k := range r.known {
-		k.knowledge, k.content, k.unsettled = unread, map[string]content{}, map[string]bool{}
+		k.staleness, k.content, k.unsettled = unread, map[string]content{}, map[string]bool{}
 		if noJumps[table] {
-			k.knowledge = void
+			k.staleness = void
 		}
 		for _, name := range existing[table] {
 			if ownChain(name) || shared[chain{table, name}] {

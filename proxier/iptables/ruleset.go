@@ -99,7 +99,7 @@ func (r *Ruleset) Accept(name tracker.ServicePortName) {
 }
 
 // Dirty reports whether there may be anything to write.
-func (r *Ruleset) Dirty() bool { return r.knowledge() > current || len(r.dirty) > 0 }
+func (r *Ruleset) Dirty() bool { return r.staleness() > current || len(r.dirty) > 0 }
 
 // Rerender replaces the settings, and renders the Service ports whose rules may differ.
 func (r *Ruleset) Rerender(s backend.Settings, ports []*plan.ServicePort) {

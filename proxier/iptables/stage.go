@@ -58,7 +58,7 @@ func (s *stager) run() error {
 			return err
 		}
 	}
-	s.swept()
+	s.allCurrent()
 	return nil
 }
 
@@ -74,7 +74,7 @@ type order struct {
 func (s *stager) order(p parts) (o order, err error) {
 	filter := between{first: p.live[Filter]}
 	o.nat, o.ahead = step{table: NAT, write: p.live[NAT]}, step{table: NAT}
-	if !p.several {
+	if !p.severalRestores {
 		o.nat.gone = s.gone[NAT]
 	}
 	if len(o.nat.write)+len(o.nat.gone)+len(p.steady) > 0 && len(filter.first)+len(s.gone[Filter]) > 0 {
@@ -87,7 +87,7 @@ func (s *stager) order(p parts) (o order, err error) {
 	// them.
 	gone := slices.Compact(slices.Sorted(slices.Values(slices.Concat(filter.gone, s.gone[Filter]))))
 	switch {
-	case p.several:
+	case p.severalRestores:
 		o.sweep = map[Table][]string{NAT: s.gone[NAT], Filter: gone}
 	case len(filter.last)+len(filter.gone) == 0:
 		o.before.gone = gone
@@ -125,7 +125,7 @@ func (s *stager) live(last bool, steps ...step) error {
 
 // parts of a difference, by whether packets reach the chains.
 type parts struct {
-	several bool // restores
+	severalRestores bool
 	// fresh chains are reached by no packet before the switch. They are sorted by level, lowest first.
 	fresh map[Table][]group
 	// steady are the chains of Service ports whose dispatch does not change, one group for each Service port.
@@ -145,7 +145,7 @@ func (s *stager) split() (parts, error) {
 	if !s.incremental || names <= s.pace.batch(len(s.rules.known[NAT].content)) && s.pace.sends(bytes) {
 		return p, nil
 	}
-	p.several, p.live = true, map[Table][]chainText{}
+	p.severalRestores, p.live = true, map[Table][]chainText{}
 	reach, err := s.reach()
 	if err != nil {
 		return p, err

@@ -229,8 +229,8 @@ func TestFailedBatches(t *testing.T) {
 	}
 }
 
-// A failure never makes more known of the kernel, and a sync that finishes makes all known.
-func TestKnowledge(t *testing.T) {
+// A failure never makes a table less stale, and a sync that finishes makes both current.
+func TestStaleness(t *testing.T) {
 	p, m := started(t, 12)
 	killed := func(int) error { return errors.New("killed") }
 	stage := func(batch int, fail func(int) error) {
@@ -243,7 +243,7 @@ func TestKnowledge(t *testing.T) {
 	for _, c := range []struct {
 		what        string
 		do          func()
-		nat, filter knowledge
+		nat, filter staleness
 	}{
 		{"forgotten", func() { p.forget(t, m) }, unread, unread},
 		{"forgotten, and nat had no jumps", func() { p.rules.Forget(nil, map[Table]bool{NAT: true}) }, void, unread},
@@ -257,7 +257,7 @@ func TestKnowledge(t *testing.T) {
 		{"finished again", func() { stage(0, nil) }, current, current},
 	} {
 		c.do()
-		if nat, filter := p.rules.known[NAT].knowledge, p.rules.known[Filter].knowledge; nat != c.nat || filter != c.filter {
+		if nat, filter := p.rules.known[NAT].staleness, p.rules.known[Filter].staleness; nat != c.nat || filter != c.filter {
 			t.Errorf("%s: nat %d, filter %d, want %d, %d", c.what, nat, filter, c.nat, c.filter)
 		}
 	}

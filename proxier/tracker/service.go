@@ -193,7 +193,7 @@ func sourceRangesOf(svc *corev1.Service, family corev1.IPFamily) []netip.Prefix 
 		if err != nil || inet.FamilyOf(prefix.Addr()) != family {
 			continue
 		}
-		// Of ::ffff:0:0/96, too, 0 bits are left: kube-proxy then writes a range.
+		// ::ffff:0:0/96 also becomes 0.0.0.0/0, but kube-proxy writes a rule for it: only a range spelled /0 allows all clients.
 		if spelledAs6 := strings.Contains(text, ":"); prefix.Bits() == 0 && prefix.Addr().Is6() == spelledAs6 {
 			return nil // all clients are allowed, as without ranges
 		}

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"synclab/internal/inet"
 	"synclab/sim"
 )
 
@@ -165,10 +166,8 @@ func (a *anonymizer) numbers(family corev1.IPFamily) *numbering {
 	return a.v6
 }
 
-func familyOf(p netip.Prefix) corev1.IPFamily { return sim.AddressFamily(p.Addr()) }
-
 func inFamily(all []netip.Prefix, family corev1.IPFamily) []netip.Prefix {
-	return slices.DeleteFunc(slices.Clone(all), func(p netip.Prefix) bool { return familyOf(p) != family })
+	return slices.DeleteFunc(slices.Clone(all), func(p netip.Prefix) bool { return inet.FamilyOf(p.Addr()) != family })
 }
 
 // podRanges returns the pod ranges of the nodes, or else the addresses of endpoints that no node has.
@@ -188,8 +187,8 @@ func (a *anonymizer) podRanges(o *sim.Objects) []netip.Prefix {
 		}
 	}
 	for _, p := range a.endpoints {
-		family := familyOf(p)
-		if !ofNodes[p] && !slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return familyOf(r) == family && !r.IsSingleIP() }) {
+		family := inet.FamilyOf(p.Addr())
+		if !ofNodes[p] && !slices.ContainsFunc(ranges, func(r netip.Prefix) bool { return inet.FamilyOf(r.Addr()) == family && !r.IsSingleIP() }) {
 			ranges = append(ranges, p)
 		}
 	}
@@ -288,7 +287,7 @@ func (a *anonymizer) address(text string, note *[]netip.Prefix) string {
 	if !ok {
 		return ""
 	}
-	numbers := a.numbers(familyOf(p))
+	numbers := a.numbers(inet.FamilyOf(p.Addr()))
 	if !a.drawn {
 		// Cluster IPs are one range: the result must not show which of them were neighbours.
 		numbers.note(p, note != &a.clusterIPs)
@@ -319,7 +318,7 @@ func (a *anonymizer) cidr(text string) string {
 	if p.Addr().Is4In6() && p.Bits() >= mappedBits {
 		return a.mappedCIDR(p)
 	}
-	numbers := a.numbers(familyOf(p))
+	numbers := a.numbers(inet.FamilyOf(p.Addr()))
 	if !a.drawn {
 		numbers.note(p, false)
 		return text

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"synclab/internal/inet"
 	"synclab/proxier"
 	"synclab/proxier/iptables"
 	"synclab/scenarios"
@@ -268,7 +269,7 @@ func TestSameRules(t *testing.T) {
 }
 
 func (a *anonymizer) translate(p netip.Prefix) netip.Prefix {
-	if to, ok := a.numbers(familyOf(p)).assigned[p]; ok {
+	if to, ok := a.numbers(inet.FamilyOf(p.Addr())).assigned[p]; ok {
 		return to
 	}
 	return p

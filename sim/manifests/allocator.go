@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
-	"synclab/sim"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"synclab/internal/inet"
 )
 
 // addressBook maps addresses to their owners. Pools of one kind of address (clusterIPs, pod addresses) share one book,
@@ -36,7 +37,7 @@ type addressPool struct {
 func newAddressPool(prefixes []netip.Prefix, family corev1.IPFamily, skip int, book addressBook) *addressPool {
 	pool := &addressPool{skip: skip, book: book}
 	for _, prefix := range prefixes {
-		if sim.AddressFamily(prefix.Addr()) == family {
+		if inet.FamilyOf(prefix.Addr()) == family {
 			pool.prefixes = append(pool.prefixes, prefix.Masked())
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
+	"synclab/internal/inet"
 	"synclab/sim"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,7 +47,7 @@ func newServiceAllocator(opts ReadOptions) *serviceAllocator {
 func familiesOf(prefixes []netip.Prefix) []corev1.IPFamily {
 	var families []corev1.IPFamily
 	for _, prefix := range prefixes {
-		family := sim.AddressFamily(prefix.Addr())
+		family := inet.FamilyOf(prefix.Addr())
 		if len(families) == 0 || families[0] != family && len(families) == 1 {
 			families = append(families, family)
 		}
@@ -71,7 +72,7 @@ func (a *serviceAllocator) reserve(service *corev1.Service, l *sim.Legacy) field
 		}
 	}
 	for i, ip := range service.Spec.ClusterIPs {
-		address, ok := sim.ParseAddr(ip)
+		address, ok := inet.ParseAddr(ip)
 		if !ok {
 			continue // None
 		}
@@ -97,8 +98,8 @@ func (a *serviceAllocator) reserve(service *corev1.Service, l *sim.Legacy) field
 	}
 	for _, ip := range asked {
 		// Load balancers may share an address: it is no conflict, but it is not allocated either.
-		if address, ok := sim.ParseAddr(ip); ok {
-			a.ingress[sim.AddressFamily(address)].book.reserve(address, owner)
+		if address, ok := inet.ParseAddr(ip); ok {
+			a.ingress[inet.FamilyOf(address)].book.reserve(address, owner)
 		}
 	}
 	return errs
@@ -189,7 +190,7 @@ func (a *serviceAllocator) allocateIngress(service *corev1.Service) *field.Error
 	add := func(ip string) {
 		status.Ingress = append(status.Ingress, corev1.LoadBalancerIngress{IP: ip, IPMode: ptr.To(corev1.LoadBalancerIPModeVIP)})
 	}
-	if _, ok := sim.ParseAddr(service.Spec.LoadBalancerIP); ok {
+	if _, ok := inet.ParseAddr(service.Spec.LoadBalancerIP); ok {
 		add(service.Spec.LoadBalancerIP)
 		return nil
 	}

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"synclab/sim"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	casejson "sigs.k8s.io/json"
+
+	"synclab/internal/yamldoc"
+	"synclab/sim"
 )
 
 // wantedKinds are the kinds that affect a proxy, with the version in which an API server serves them.
@@ -137,7 +139,7 @@ func (m *manifests) readObject(at *fragment, expected schema.GroupVersionKind) {
 	}
 	var h head
 	if err := casejson.UnmarshalCaseSensitivePreserveInts(at.json, &h); err != nil {
-		m.refuseHead(at, h.Kind, at.headFault())
+		m.refuseHead(at, h.Kind, at.typeFault("", reflect.TypeOf(h), err))
 		return
 	}
 	inferred := false // only support bundles have objects without a kind
@@ -192,7 +194,7 @@ func (m *manifests) readItems(at *fragment, h head, path string, item schema.Gro
 		return
 	}
 	for i, text := range items {
-		m.readObject(&fragment{document: at.document, path: join(at.path, fmt.Sprintf("%s[%d]", path, i)), json: text}, item)
+		m.readObject(&fragment{document: at.document, path: yamldoc.Join(at.path, yamldoc.Element(path, i)), json: text}, item)
 	}
 }
 
@@ -224,7 +226,7 @@ func (m *manifests) decode(at *fragment, h head, kind schema.GroupVersionKind) {
 	}
 	unknown, err := casejson.UnmarshalStrict(at.json, decoded)
 	if err != nil {
-		m.refuse(at, at.typeFault(h.object(), reflect.TypeOf(decoded)))
+		m.refuse(at, at.typeFault(h.object(), reflect.TypeOf(decoded), err))
 		return
 	}
 	if len(unknown) > 0 && (m.opts.Strict || !at.dumped) {

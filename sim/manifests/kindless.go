@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"path"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -87,8 +86,6 @@ func (m *manifests) refuseHead(at *fragment, kind string, fault *InputError) {
 	}
 	m.refuse(at, fault)
 }
-
-func (f *fragment) headFault() *InputError { return f.typeFault("", reflect.TypeFor[head]()) }
 
 // refuseKindless refuses what is no Kubernetes object. A folder may hold other files.
 func (m *manifests) refuseKindless(at *fragment, h head) {

@@ -2,12 +2,9 @@ package manifests
 
 import (
 	"reflect"
-	"strings"
 
 	"synclab/internal/yamldoc"
 )
-
-func join(path, name string) string { return strings.TrimPrefix(path+"."+name, ".") }
 
 // strictFault returns the fault of an unknown field or a repeated one, with its place.
 func (f *fragment) strictFault(object string, err error) *InputError {
@@ -17,10 +14,10 @@ func (f *fragment) strictFault(object string, err error) *InputError {
 	return f.fault(object, "", err.Error())
 }
 
-// typeFault returns the fault of the first value of the wrong type, with its place.
-func (f *fragment) typeFault(object string, t reflect.Type) *InputError {
+// typeFault returns the fault of the first value of the wrong type, with its place, or else the decoder's error.
+func (f *fragment) typeFault(object string, t reflect.Type, err error) *InputError {
 	if found := yamldoc.Mismatches(f.json, t); len(found) > 0 {
 		return f.fault(object, found[0].Path, found[0].Text)
 	}
-	return f.fault(object, "", "a value is not of the type that the API wants")
+	return f.fault(object, "", "a value is not of the type that the API wants: "+err.Error())
 }

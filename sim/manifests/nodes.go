@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"synclab/internal/inet"
 	"synclab/sim"
 
 	corev1 "k8s.io/api/core/v1"
@@ -60,7 +61,7 @@ func (m *manifests) placeNodes() {
 	if len(m.nodes) == 1 {
 		spec := &m.nodes[0].Spec
 		for _, family := range familiesOf(m.opts.PodCIDRs) {
-			first := slices.IndexFunc(m.opts.PodCIDRs, func(p netip.Prefix) bool { return sim.AddressFamily(p.Addr()) == family })
+			first := slices.IndexFunc(m.opts.PodCIDRs, func(p netip.Prefix) bool { return inet.FamilyOf(p.Addr()) == family })
 			spec.PodCIDRs = append(spec.PodCIDRs, m.opts.PodCIDRs[first].Masked().String())
 		}
 		spec.PodCIDR = spec.PodCIDRs[0]
@@ -141,7 +142,7 @@ func (p *placement) pin(pod *corev1.Pod, pins map[corev1.IPFamily][]netip.Addr, 
 // observe reserves the addresses of a running pod.
 func (p *placement) observe(pod *corev1.Pod) {
 	for _, ip := range pod.Status.PodIPs {
-		if address, ok := sim.ParseAddr(ip.IP); ok {
+		if address, ok := inet.ParseAddr(ip.IP); ok {
 			p.book.reserve(address, sim.ObjectName("pod", pod))
 		}
 	}

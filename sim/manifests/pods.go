@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"net/netip"
 	"strings"
+	"synclab/internal/inet"
 	"synclab/sim"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -329,12 +330,12 @@ func pinnedAddresses(meta *metav1.ObjectMeta, template map[string]string, pods i
 		if part = strings.TrimSpace(part); part == "" {
 			continue
 		}
-		address, ok := sim.ParseAddr(part)
+		address, ok := inet.ParseAddr(part)
 		var strict *sim.Legacy
 		if bad := strict.CheckReachableIP(path, part); len(bad) > 0 || !ok {
 			return nil, field.Invalid(path, part, PodIPs+": not an address that a pod can have")
 		}
-		family := sim.AddressFamily(address)
+		family := inet.FamilyOf(address)
 		if pins[family] = append(pins[family], address); len(pins[family]) > pods {
 			return nil, field.Invalid(path, text, fmt.Sprintf("%s: more %s addresses than pods (%d)", PodIPs, family, pods))
 		}

@@ -12,6 +12,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"synclab/internal/inet"
 	"synclab/sim"
 )
 
@@ -27,7 +28,7 @@ var (
 
 // isRedacted reports whether a text stands for an address or a range that was removed.
 func isRedacted(text string) bool {
-	if _, isAddr := sim.ParseAddr(text); isAddr || text == "" || text == corev1.ClusterIPNone {
+	if _, isAddr := inet.ParseAddr(text); isAddr || text == "" || text == corev1.ClusterIPNone {
 		return false
 	}
 	return redactedWord.MatchString(text) || redactedPart.MatchString(text)
@@ -58,7 +59,7 @@ func (m *manifests) newRedactions() *redactions {
 	}
 	r.pods, r.nodes, r.externals = pools(m.opts.PodCIDRs), pools(nodeCIDRs), pools(externalCIDRs)
 	m.eachAddress(func(address string) {
-		if addr, ok := sim.ParseAddr(address); ok {
+		if addr, ok := inet.ParseAddr(address); ok {
 			known[addr] = "the input"
 		}
 	})
@@ -231,7 +232,7 @@ func (r *redactions) service(service *corev1.Service) {
 		text := &spec.LoadBalancerSourceRanges[i]
 		if isRedacted(*text) {
 			r.replace(text, r.externals, familyAt(spec.IPFamilies, 0), fmt.Sprintf("%s range %d", name, i))
-			addr, _ := sim.ParseAddr(*text)
+			addr, _ := inet.ParseAddr(*text)
 			*text = fmt.Sprintf("%s/%d", *text, addr.BitLen())
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"synclab/internal/inet"
 	"synclab/sim"
 
 	corev1 "k8s.io/api/core/v1"
@@ -166,7 +167,7 @@ func podEndpoint(service *corev1.Service, pod *corev1.Pod, node *corev1.Node, fa
 	}
 	for _, ip := range pod.Status.PodIPs {
 		if sim.FamilyOf(ip.IP) == family {
-			addr, _ := sim.ParseAddr(ip.IP)
+			addr, _ := inet.ParseAddr(ip.IP)
 			endpoint.Addresses = append(endpoint.Addresses, addr.String())
 		}
 	}
@@ -281,8 +282,8 @@ func (p *packer) slices() []*discoveryv1.EndpointSlice {
 	for _, key := range slices.Sorted(maps.Keys(p.groups)) {
 		group := p.groups[key]
 		slices.SortStableFunc(group.endpoints, func(a, b discoveryv1.Endpoint) int {
-			left, _ := sim.ParseAddr(a.Addresses[0])
-			right, _ := sim.ParseAddr(b.Addresses[0])
+			left, _ := inet.ParseAddr(a.Addresses[0])
+			right, _ := inet.ParseAddr(b.Addresses[0])
 			return left.Compare(right)
 		})
 		for chunk := range slices.Chunk(group.endpoints, slicesCapacity) {
@@ -310,7 +311,7 @@ func (p *packer) slice(number int, ports []discoveryv1.EndpointPort, endpoints [
 func canonicalAddresses(slice *discoveryv1.EndpointSlice) {
 	for i := range slice.Endpoints {
 		for j, text := range slice.Endpoints[i].Addresses {
-			if addr, ok := sim.ParseAddr(text); ok {
+			if addr, ok := inet.ParseAddr(text); ok {
 				slice.Endpoints[i].Addresses[j] = addr.String()
 			}
 		}

@@ -2,6 +2,7 @@ package manifests
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -139,12 +140,11 @@ func (f *fragment) line(path string) int {
 	}
 	tree := d.tree
 	if tree == nil {
-		parsed := yamldoc.Parse(d.text)
-		if tree = &parsed; !f.isWhole() {
-			d.tree = tree // for the other items
+		if tree = yamldoc.Parse(d.text); !f.isWhole() {
+			d.tree = cmp.Or(tree, &yamldoc.Tree{}) // for the other items
 		}
 	}
-	line, _ := tree.Line(yamldoc.Steps(f.path + "." + path)...)
+	line, _ := tree.Line(yamldoc.Join(f.path, path))
 	if line == 0 {
 		line = d.firstLine()
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -139,6 +140,18 @@ func TestReadObjectsLimits(t *testing.T) {
 }
 
 func second(_ int, err error) error { return err }
+
+// Texts that only the YAML parser of Kubernetes reads, and decoders that refuse what fits the types: their errors stay.
+func TestErrorsOfOtherReaders(t *testing.T) {
+	text := "a: &x {b: 1}\nc: {<<: *x, d: 2, d: 3}\n%TAG ! x\n-: -\n"
+	if _, err := parse([]byte(text)); err == nil || !strings.Contains(err.Error(), `line 2: key "d" already set in map`) {
+		t.Errorf("a repeated key: %v", err)
+	}
+	at := &fragment{document: &document{file: "c.yaml", text: []byte("{}")}, json: []byte("{}")}
+	if got, want := at.typeFault("", reflect.TypeFor[head](), errors.New("the cause")).Error(), "c.yaml:1: a value is not of the type that the API wants: the cause"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
 
 // Sonobuoy and support bundles name files without kinds by their kind. A namespace may have the name of a kind.
 func TestKindOfFile(t *testing.T) {

@@ -30,7 +30,11 @@ func parse(text []byte) ([]byte, error) {
 	case !bytes.Contains(text, []byte("<<")):
 		return nil, err
 	}
-	if keys := yamldoc.Parse(text).Repeated(); len(keys) > 0 {
+	tree := yamldoc.Parse(text)
+	if tree == nil {
+		return nil, err
+	}
+	if keys := tree.Repeated(false); len(keys) > 0 {
 		return nil, fmt.Errorf("line %d: key %q already set in map", keys[0].Line, keys[0].Name)
 	}
 	return yaml.YAMLToJSON(text)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"synclab/internal/inet"
 	"synclab/sim"
 	"synclab/sim/world"
 	"time"
@@ -133,10 +134,10 @@ func (c *Cluster) clusterIP(family corev1.IPFamily) string {
 	for {
 		n := 1 + c.rng.IntN(200)
 		text := c.address(family, "10.96.0.", "fd00:10:96::", n)
-		addr, _ := sim.ParseAddr(text)
+		addr, _ := inet.ParseAddr(text)
 		taken := slices.ContainsFunc(c.objects.Services, func(s *corev1.Service) bool {
 			return slices.ContainsFunc(s.Spec.ClusterIPs, func(ip string) bool {
-				other, ok := sim.ParseAddr(ip)
+				other, ok := inet.ParseAddr(ip)
 				return ok && other == addr
 			})
 		})

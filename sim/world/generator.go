@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"synclab/internal/inet"
 	"synclab/scenarios"
 	"synclab/sim"
 )
@@ -239,8 +240,8 @@ func (w *World) takeAll(pools map[corev1.IPFamily]*addressRange) ([]string, erro
 // release frees the addresses and ports of a Service.
 func (w *World) release(s *corev1.Service) {
 	giveAll := func(pools map[corev1.IPFamily]*addressRange, address string) {
-		if addr, ok := sim.ParseAddr(address); ok && pools[sim.AddressFamily(addr)] != nil {
-			pools[sim.AddressFamily(addr)].give(addr)
+		if addr, ok := inet.ParseAddr(address); ok && pools[inet.FamilyOf(addr)] != nil {
+			pools[inet.FamilyOf(addr)].give(addr)
 		}
 	}
 	for _, a := range s.Spec.ClusterIPs {

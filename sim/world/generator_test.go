@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"synclab/internal/inet"
 	"synclab/scenarios"
 	"synclab/sim"
 )
@@ -162,7 +163,7 @@ func checkInvariants(t *testing.T, o *sim.Objects) {
 		for _, e := range s.Endpoints {
 			addr := netip.MustParseAddr(e.Addresses[0])
 			claim("address "+addr.String(), e.TargetRef.Name)
-			if string(s.AddressType) != string(sim.AddressFamily(addr)) {
+			if string(s.AddressType) != string(inet.FamilyOf(addr)) {
 				t.Fatalf("slice %s of %s has %s", s.Name, s.AddressType, addr)
 			}
 			if last := addr.AsSlice()[len(addr.AsSlice())-1]; last == 0 || last == 255 {

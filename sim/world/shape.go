@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"synclab/internal/inet"
 	"synclab/scenarios"
 	"synclab/sim"
 )
@@ -100,7 +101,7 @@ func rangesFor(field string, cidrs []string, family corev1.IPFamily) (ranges []n
 		if err != nil {
 			return nil, fmt.Errorf("shape: %s: %w", field, err)
 		}
-		if sim.AddressFamily(prefix.Addr()) == family {
+		if inet.FamilyOf(prefix.Addr()) == family {
 			ranges = append(ranges, prefix.Masked())
 		}
 	}

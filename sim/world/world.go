@@ -14,6 +14,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"synclab/internal/inet"
 	"synclab/scenarios"
 	"synclab/sim"
 )
@@ -280,8 +281,8 @@ func (w *World) releaseLeaving() {
 			node = *e.NodeName
 		}
 		for _, a := range e.Addresses {
-			if addr, ok := sim.ParseAddr(a); ok {
-				if pods := w.podIPs[sim.AddressFamily(addr)]; pods != nil {
+			if addr, ok := inet.ParseAddr(a); ok {
+				if pods := w.podIPs[inet.FamilyOf(addr)]; pods != nil {
 					pods.give(node, addr)
 				}
 			}

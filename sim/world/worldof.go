@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"synclab/internal/inet"
 	"synclab/scenarios"
 	"synclab/sim"
 )
@@ -94,7 +95,7 @@ func (w *World) addPodRanges(n *corev1.Node) {
 		if !ok {
 			continue
 		}
-		if pods := w.podIPs[sim.AddressFamily(p.Addr())]; pods != nil {
+		if pods := w.podIPs[inet.FamilyOf(p.Addr())]; pods != nil {
 			pods.given = true
 			pods.perNode[n.Name] = &addressRange{purpose: "pod", prefix: p.Masked(), taken: pods.shared[0].taken, kept: pods.shared[0].kept}
 		}

@@ -23,7 +23,7 @@ func takeFault() {
 	if failed(folder) {
 		return // none was ever planted
 	}
-	if exempt() {
+	if spared() {
 		sys(syscall.SYS_CLOSE, folder, 0, 0)
 		return
 	}
@@ -40,8 +40,8 @@ func takeFault() {
 	sys(syscall.SYS_CLOSE, folder, 0, 0)
 }
 
-// exempt says whether faults leave the tool's family alone: ROOT/spare-ip6tables is there for ip6tables-restore.
-func exempt() bool {
+// spared says whether faults leave the tool's family alone: ROOT/spare-ip6tables is there for ip6tables-restore.
+func spared() bool {
 	family := 0
 	for family < len(call.name) && call.name[family] != '-' {
 		family++
