@@ -127,6 +127,7 @@ type planning struct {
 	deadline time.Time
 	text     map[string]string // the subjects as they were asked for, by their names in records
 	reps     map[string]int    // repetitions of a cell, by its name
+	left     []PlanCell        // known cells that no check has used or left out yet
 	cells    []PlanCell
 	passes   int
 }
@@ -169,12 +170,12 @@ func Plan(ctx context.Context, o PlanOptions) (dir string, err error) {
 	if err := o.Run.prepareTools(ctx, &run); err != nil {
 		return "", err
 	}
-	p.deadline, p.programs = time.Now().Add(o.Budget), run.Programs
+	p.deadline, p.programs, p.left = time.Now().Add(o.Budget), run.Programs, o.Known
 	if p.w, err = o.Run.open("plan", run); err != nil {
 		return "", err
 	}
 	if err = o.Opened(p.w.Dir()); err == nil {
-		err = p.run(ctx, run.Subjects)
+		err = errors.Join(p.run(ctx, run.Subjects), p.keep(ctx))
 	}
 	status, reason := raw.StatusComplete, ""
 	switch {
@@ -266,6 +267,7 @@ func (p *planning) reuse(ctx context.Context, name string) error {
 	if err != nil || again == nil {
 		return err
 	}
+	p.left = slices.DeleteFunc(slices.Clone(p.left), func(c PlanCell) bool { return c.Subject == name })
 	same := slices.DeleteFunc(slices.Clone(known), func(c PlanCell) bool { return c.Size != check.Size })
 	alike, text := p.Alike(same, *again)
 	p.note(name, text)
@@ -273,16 +275,35 @@ func (p *planning) reuse(ctx context.Context, name string) error {
 		return nil
 	}
 	for k, c := range known {
-		p.reps[cellKey(name, c.Size, Setting{})]++
-		c.Rep = p.reps[cellKey(name, c.Size, Setting{})]
-		p.cells = append(p.cells, c)
-		for i := range c.Records {
-			c.Records[i].Rep = c.Rep
-			if err := p.w.Write(c.Records[i]); err != nil {
-				return err
-			}
+		if err := p.take(c); err != nil {
+			return err
 		}
 		p.search.Add(name, c.Size, outcomes[k], c.Took())
+	}
+	return nil
+}
+
+// take writes the records of a known cell.
+func (p *planning) take(c PlanCell) error {
+	key := cellKey(c.Subject, c.Size, Setting{})
+	p.reps[key]++
+	c.Rep = p.reps[key]
+	p.cells = append(p.cells, c)
+	for i := range c.Records {
+		c.Records[i].Rep = c.Rep
+	}
+	return p.w.Write(c.Records...)
+}
+
+// keep writes the known cells that an interrupted plan has not come to, since it may have replaced the folder that had them.
+func (p *planning) keep(ctx context.Context) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	for _, c := range p.left {
+		if err := p.take(c); err != nil {
+			return err
+		}
 	}
 	return nil
 }

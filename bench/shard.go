@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 
 	"synclab/bench/outfile"
 	"synclab/bench/raw"
@@ -105,7 +104,25 @@ func (o *ExecuteOptions) sweepDigest(cells []scenarios.Cell) (string, error) {
 
 // shardFolder returns the folder of a shard below the sweep's.
 func shardFolder(s raw.Shard, sweep string) string {
-	return filepath.Join(sweep, fmt.Sprintf("shard-%0*d-of-%d", len(strconv.Itoa(s.Of)), s.Shard, s.Of))
+	return filepath.Join(sweep, fmt.Sprintf("shard-%d-of-%d", s.Shard, s.Of))
+}
+
+// besideOthers returns an error if a sweep's folder has a shard that no report can have together with this one. force allows
+// those of another sweep, which may be older measurements of this one.
+func besideOthers(shard raw.Shard, sweep string, force bool) error {
+	entries, _ := os.ReadDir(sweep) // none yet
+	for _, entry := range entries {
+		dir := filepath.Join(sweep, entry.Name())
+		run, err := raw.ReadRunFile(dir)
+		if err != nil || run.Shard == nil || dir == shardFolder(shard, sweep) {
+			continue
+		}
+		if other := run.Shard; other.Of != shard.Of || other.Sweep != shard.Sweep && !force {
+			return fmt.Errorf("folder %s: it has shard %s of sweep %s, and no report can have it together with shard %s of sweep %s: choose another folder with --out, or remove it",
+				dir, other, other.Sweep, shard, shard.Sweep)
+		}
+	}
+	return nil
 }
 
 // takeShard makes o a run of one shard, in its folder, and returns its passes. An incomplete run there is replaced: a unit
@@ -117,6 +134,9 @@ func (o *ExecuteOptions) takeShard(cells []scenarios.Cell) (*raw.Shard, []slot, 
 	}
 	if o.Out == "" {
 		o.Out = filepath.Join(raw.RunsFolder, outfile.Name(o.Scenario.Name)+"-"+shard.Sweep[:8])
+	}
+	if err := besideOthers(shard, o.Out, o.Force); err != nil {
+		return nil, nil, err
 	}
 	o.Out = shardFolder(shard, o.Out)
 	run, err := raw.ReadRunFile(o.Out)

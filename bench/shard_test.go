@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -189,5 +190,40 @@ func TestShardAgain(t *testing.T) {
 	}
 	if _, _, err := run(func(o *ExecuteOptions) { o.Shard = 2 }); err == nil || !strings.Contains(err.Error(), "want 0 to 1") {
 		t.Errorf("shard 2 of 2: %v", err)
+	}
+}
+
+// A shard is not measured beside shards that no report can have together with it.
+func TestShardBesideOthers(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		there   raw.Shard
+		force   bool
+		refused bool
+	}{
+		{"the same sweep", raw.Shard{Shard: 0, Of: 3, Sweep: "a"}, false, false},
+		{"divided differently", raw.Shard{Shard: 0, Of: 2, Sweep: "a"}, false, true},
+		{"divided differently, force", raw.Shard{Shard: 0, Of: 2, Sweep: "a"}, true, true},
+		{"another sweep", raw.Shard{Shard: 0, Of: 3, Sweep: "b"}, false, true},
+		{"another sweep, force", raw.Shard{Shard: 0, Of: 3, Sweep: "b"}, true, false},
+		{"the own folder", raw.Shard{Shard: 2, Of: 3, Sweep: "b"}, false, false}, // takeShard checks it
+	} {
+		sweep := t.TempDir()
+		writeShard(t, sweep, c.there)
+		if err := besideOthers(raw.Shard{Shard: 2, Of: 3, Sweep: "a"}, sweep, c.force); (err != nil) != c.refused {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
+// writeShard writes the record of a complete shard into a sweep's folder.
+func writeShard(t *testing.T, sweep string, shard raw.Shard) {
+	t.Helper()
+	dir := shardFolder(shard, sweep)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := raw.WriteRun(dir, raw.Run{Status: raw.StatusComplete, Shard: &shard}); err != nil {
+		t.Fatal(err)
 	}
 }

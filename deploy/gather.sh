@@ -50,7 +50,7 @@ only_files() {
 
 put() { # folder, completion index
 	for shard in "$1"/shard-$2-of-*; do
-		[ -d "$shard" ] || continue # without a match, the pattern itself
+		[ -d "$shard" ] || return # without a match, the pattern itself: nothing of this index was received
 		old="$1/old"
 		if [ -e "$out/${shard##*/}" ]; then mv "$out/${shard##*/}" "$old" || return; fi
 		if ! mv "$shard" "$out/"; then

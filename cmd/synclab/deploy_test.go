@@ -243,7 +243,7 @@ shift 2
 case $1 in
 get)
 	case $2 in
-	pods) for p in a=0 b=1; do [ -e ${p%=*}/gathered ] || printf '%s ' $p; done ;;
+	pods) for p in a=3 b=10; do [ -e ${p%=*}/gathered ] || printf '%s ' $p; done ;;
 	job) [ ! -e a/gathered ] || [ ! -e b/gathered ] || echo Complete ;;
 	esac ;;
 exec)
@@ -256,7 +256,7 @@ exec)
 esac
 `
 	fake := filepath.Join(dir, "fake")
-	for pod, shard := range map[string]string{"a": "shard-0-of-2", "b": "shard-1-of-2"} {
+	for pod, shard := range map[string]string{"a": "shard-3-of-12", "b": "shard-10-of-12"} {
 		folder := filepath.Join(fake, pod, shard)
 		if err := errors.Join(os.MkdirAll(folder, 0o755), os.WriteFile(filepath.Join(folder, "run.json"), []byte("{}"), 0o644)); err != nil {
 			t.Fatal(err)
@@ -266,7 +266,7 @@ esac
 	if err != nil || !strings.Contains(said, "not gathered from b yet") {
 		t.Errorf("%v\n%s", err, said)
 	}
-	for _, shard := range []string{"shard-0-of-2", "shard-1-of-2"} {
+	for _, shard := range []string{"shard-3-of-12", "shard-10-of-12"} {
 		if _, err := os.Stat(filepath.Join(out, shard, "run.json")); err != nil {
 			t.Error(err)
 		}

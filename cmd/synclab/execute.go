@@ -224,12 +224,16 @@ func (f *runFlags) readShard(cmd *cobra.Command) error {
 
 // showShard prints the size of a run or of its shard.
 func showShard(w io.Writer, options bench.ExecuteOptions) error {
+	what := "the run"
+	if options.Shards > 0 {
+		what = fmt.Sprintf("shard %d/%d", options.Shard, options.Shards)
+	}
 	options.Shards = max(1, options.Shards)
 	s, err := bench.Divide(options)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(w, "shard %s of sweep %s: %d of %d repetitions of cells\n", s, s.Sweep, s.Units, s.Total)
+	_, err = fmt.Fprintf(w, "%s of sweep %s: %d of %d repetitions of cells\n", what, s.Sweep, s.Units, s.Total)
 	return err
 }
 

@@ -76,7 +76,7 @@ func (f *planFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.precision, "precision", "15%", "`share` by which the sizes may differ that meet the SLOs and that violate one")
 	flags.BoolVar(&f.extrapolate, "extrapolate", false, "also say what lies beyond the largest measured size, up to twice; marked")
 	flags.BoolVar(&f.fresh, "fresh", false, "measure everything again, without the cells of earlier plans of the same question")
-	flags.BoolVar(&f.profile, "profile", false, "sample all measurements with perf, to say which functions make a subject's time grow; samples cost a few percent of the time")
+	flags.BoolVar(&f.profile, "profile", false, "sample all measurements with perf, to say which functions make a subject's time grow; samples cost time themselves")
 	flags.Uint64Var(&f.seed, "seed", 1, "`seed` of the clusters and their changes")
 	flags.StringVar(&f.out, "out", "", "`folder` of the plan and its page (default: a new one in runs/)")
 	flags.BoolVar(&f.force, "force", false, "replace the plan that is in the folder --out")
@@ -331,12 +331,19 @@ func (f *planFlags) read(ctx context.Context, cmd *cobra.Command, s streams) (*p
 	if q.Key, err = p.input.key(ctx, q, base, p.config, f.subjects.version(), p.run.execConfig, p.run.execEnv, f.profile); err != nil {
 		return nil, err
 	}
-	if f.out != "" && !f.fresh && plan.HasKey(f.out, q.Key) {
-		f.force = true // the same question goes on from its cells
-	} else if f.out != "" && !f.force && plan.HasAnswer(f.out) {
-		return nil, badInput(fmt.Errorf("%s has a plan already, of another question; replace it with --force", f.out))
+	switch {
+	case f.out == "":
+	case f.reuses() && q.GoesOn(f.out):
+		f.force = true // the plan goes on from its cells
+	case !f.force && plan.HasAnswer(f.out):
+		return nil, badInput(fmt.Errorf("%s has a plan already, of another question or with cells that cannot be used; replace it with --force", f.out))
 	}
 	return p, nil
+}
+
+// reuses reports whether cells of earlier plans may be used. A program that is named by its path may be another one by now.
+func (f *planFlags) reuses() bool {
+	return !f.fresh && f.subjects.kubeProxy.Path == "" && f.subjects.kubeProxy.Source == ""
 }
 
 // chosen returns the subjects, the one in use first.
@@ -417,7 +424,7 @@ func (f *planFlags) measure(ctx context.Context, s streams, p *planRun) (string,
 	if q.SLOs.FirstPacket > 0 {
 		o.Enough = append(o.Enough, pass.Bound{Metric: raw.FirstPacket, Quantile: 0.99, Most: q.SLOs.FirstPacket.Seconds()})
 	}
-	if !f.fresh && f.subjects.kubeProxy.Path == "" && f.subjects.kubeProxy.Source == "" {
+	if f.reuses() {
 		var from []string
 		if o.Known, from = knownCells(q.Key, f.out); len(o.Known) > 0 {
 			fmt.Fprintf(s.err, "cells of the same question are in %s\n", strings.Join(from, ", "))
@@ -436,10 +443,7 @@ func (f *planFlags) measure(ctx context.Context, s streams, p *planRun) (string,
 // knownCells returns the cells of all plans with a key, those in the folder out first, then the newest, and their folders. A plan
 // has those of earlier ones that it used: each counts once.
 func knownCells(key, out string) (known []bench.PlanCell, from []string) {
-	dirs := []string{}
-	if out != "" {
-		dirs = append(dirs, out)
-	}
+	dirs := []string{out}
 	entries, _ := os.ReadDir(raw.RunsFolder)         // without the folder, there are none
 	for _, entry := range slices.Backward(entries) { // their names end with their times
 		dirs = append(dirs, filepath.Join(raw.RunsFolder, entry.Name()))
@@ -452,7 +456,7 @@ func knownCells(key, out string) (known []bench.PlanCell, from []string) {
 	}
 	there := map[id]bool{}
 	for _, dir := range dirs {
-		if !plan.HasKey(dir, key) {
+		if dir == "" || !plan.HasKey(dir, key) {
 			continue
 		}
 		if own, err := outfile.Own(dir, filepath.Join(dir, "run.json")); err != nil || !own {

@@ -72,7 +72,7 @@ func TestPlanOfADump(t *testing.T) {
 	if err := a.Write("mine"); err != nil {
 		t.Fatal(err)
 	}
-	if status, _, stderr := invoke(t, append(args, "--out", "mine")...); status != exitUsage || !strings.Contains(stderr, "mine has a plan already, of another question; replace it with --force") {
+	if status, _, stderr := invoke(t, append(args, "--out", "mine")...); status != exitUsage || !strings.Contains(stderr, "mine has a plan already, of another question or with cells that cannot be used; replace it with --force") {
 		t.Errorf("over a plan: status %d, %s", status, stderr)
 	}
 }

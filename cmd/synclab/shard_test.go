@@ -120,7 +120,7 @@ func TestShardFlags(t *testing.T) {
 func TestSizeOfShard(t *testing.T) {
 	args := []string{"run", "size-sweep", "--reps", "3", "--dry-run", "--subjects", "synclab/nftables"}
 	status, whole, stderr := invoke(t, args...)
-	if status != exitDone || stderr != "" || !strings.Contains(whole, "shard 0/1 of sweep ") || !strings.Contains(whole, ": 18 of 18 repetitions of cells") {
+	if status != exitDone || stderr != "" || !strings.Contains(whole, "the run of sweep ") || !strings.Contains(whole, ": 18 of 18 repetitions of cells") {
 		t.Errorf("status %d\n%s%s", status, whole, stderr)
 	}
 	status, part, stderr := invoke(t, append(args, "--shard", "1/18")...)

@@ -1,6 +1,7 @@
 package comparison
 
 import (
+	"cmp"
 	"slices"
 
 	"synclab/bench/raw"
@@ -8,7 +9,7 @@ import (
 	"synclab/reports/records"
 )
 
-// The functions below read figures of runs.
+// The functions below make the figures that only runs are compared by.
 
 // packetKinds are the first packets to each kind of destination, and the round trips.
 func packetKinds(both []*records.Samples) []Figure {
@@ -22,19 +23,19 @@ func packetKinds(both []*records.Samples) []Figure {
 			targets = append(targets, c.Targets(method)...)
 		}
 		for _, target := range records.Distinct(targets) {
-			detail := target
-			switch {
-			case method != "" && target == "":
-				detail = method + ", last"
-			case method != "":
-				detail = method + ", " + target
-			}
-			f := packetKind(method, target)
-			f.Detail = detail
-			out = append(out, f)
+			out = append(out, packetKind(method, target))
 		}
 	}
 	return out
+}
+
+// packetKind is the figure of one kind of destination, or without one of the last position, and of one method.
+func packetKind(method, target string) Figure {
+	f := Figure{Name: figurePacketKind, Text: "First packet", Unit: "s", Words: slower, OfRuns: true, Packet: true, Detail: target, Values: packetsTo(method, target)}
+	if method != "" {
+		f.Detail = method + ", " + cmp.Or(target, "last")
+	}
+	return f
 }
 
 // packetsTo returns first packets to a kind of destination; if target is empty, to the last position.
@@ -131,8 +132,4 @@ func repair(fault string) Figure {
 		}
 		return values
 	}}
-}
-
-func packetKind(method, target string) Figure {
-	return Figure{Name: figurePacketKind, Text: "First packet", Unit: "s", Words: slower, OfRuns: true, Packet: true, Values: packetsTo(method, target)}
 }

@@ -343,10 +343,6 @@ func (c *Comparison) Short() string {
 	return c.Words
 }
 
-func (c *Comparison) Spoken() string {
-	return strings.TrimPrefix(strings.Replace(c.Words, "> ", "more than ", 1), "observed ")
-}
-
 // FigureValue is an estimate for tables: "1.52 s ± 3 %", "> 600 s".
 func FigureValue(f *estimate.Estimate, spread bool) string {
 	switch {

@@ -42,8 +42,8 @@ type Words struct{ More, Less string }
 
 var (
 	slower = Words{"slower", "faster"}
-	larger = Words{"more", "less"}
-	longer = Words{"more", "fewer"} // of counts
+	more   = Words{"more", "less"}
+	moreOf = Words{"more", "fewer"} // what is counted
 )
 
 // Names of figures, as in summary.json.
@@ -91,23 +91,23 @@ var Figures = []Figure{
 		Short: "full*", Legend: "*: self-reported", Title: "one full sync, as the subject itself reports it"},
 	{Name: FigurePartial, Text: "Partial sync", Unit: "s", Words: slower, Values: valuesOf(raw.PartialSync), SelfReported: true, Kernel: FigurePartialSys,
 		Short: "partial*", Legend: "*: self-reported", Title: "one partial sync, as the subject itself reports it"},
-	{Name: FigureFullSys, Text: "Full sync, kernel", Unit: "s", Words: larger, Values: ofKind(raw.ToolSys, "full"),
+	{Name: FigureFullSys, Text: "Full sync, kernel", Unit: "s", Words: more, Values: ofKind(raw.ToolSys, "full"),
 		Short: "kernel", Title: "kernel time of one full sync" + kernelTime},
-	{Name: FigurePartialSys, Text: "Partial sync, kernel", Unit: "s", Words: larger, Values: ofKind(raw.ToolSys, "partial"),
+	{Name: FigurePartialSys, Text: "Partial sync, kernel", Unit: "s", Words: more, Values: ofKind(raw.ToolSys, "partial"),
 		Short: "kernel", Title: "kernel time of one partial sync" + kernelTime},
 	{Name: "restore", Text: "Writing rules", Unit: "s", Words: slower, Values: ofWrites(raw.Restore),
 		Short: "restore", Title: "wall time of writing the rules of one sync with iptables-restore, nft or netlink; of full syncs only, where all subjects report the kind"},
-	{Name: "restores", Text: "Restores", Unit: "count", Words: longer, Counted: true, Values: ofWrites(raw.Restores),
+	{Name: "restores", Text: "Restores", Unit: "count", Words: moreOf, Counted: true, Values: ofWrites(raw.Restores),
 		Short: "restores", Title: "restores or transactions of one sync; of full syncs only, where all subjects report the kind"},
-	{Name: FigureColdCPU, Text: "CPU, cold start", Unit: "s", Words: larger, Values: ColdCPU,
+	{Name: FigureColdCPU, Text: "CPU, cold start", Unit: "s", Words: more, Values: ColdCPU,
 		Short: "cpu cold", Title: "user and system time of the subject and its children, from the first create to the end of the settle after it"},
-	{Name: FigureCPU, Text: "CPU per change", Unit: "s", Words: larger, Values: ChangeCPU,
+	{Name: FigureCPU, Text: "CPU per change", Unit: "s", Words: more, Values: ChangeCPU,
 		Short: "cpu/chg", Title: "user and system time of the subject and its children over the steps with changes and the settles after them, for each change"},
-	{Name: FigureRSS, Text: "Peak RSS", Unit: "B", Words: larger, Values: LargestOf(raw.PeakRSS), Growing: true,
+	{Name: FigureRSS, Text: "Peak RSS", Unit: "B", Words: more, Values: LargestOf(raw.PeakRSS), Growing: true,
 		Short: "rss", Title: "of the subject's process"},
-	{Name: FigureChildRSS, Text: "Peak RSS, child", Unit: "B", Words: larger, Values: LargestOf(raw.ChildPeakRSS), Growing: true,
+	{Name: FigureChildRSS, Text: "Peak RSS, child", Unit: "B", Words: more, Values: LargestOf(raw.ChildPeakRSS), Growing: true,
 		Short: "child rss", Title: "of the largest tool that the subject started"},
-	{Name: FigureTotalRSS, Text: "Peak memory", Unit: "B", Words: larger, Values: TotalRSSValues, Growing: true,
+	{Name: FigureTotalRSS, Text: "Peak memory", Unit: "B", Words: more, Values: TotalRSSValues, Growing: true,
 		Short: "rss+child", Title: "sum of the peaks of the subject's process and of the largest tool that it started, if any"},
 	{Name: "first_packet_first", Text: "First packet, first", Unit: "s", Words: slower, Values: firstPacketValues, OfRuns: true, Packet: true},
 	{Name: FigureFirstPacket, Text: "First packet", Unit: "s", Words: slower, Values: lastPacketValues(""), Packet: true,
@@ -115,20 +115,20 @@ var Figures = []Figure{
 	{Name: "first_packet_miss", Text: "First packet, miss", Unit: "s", Words: slower, Values: missValues, OfRuns: true, Packet: true},
 	{Name: FigureFirstSYN, Text: "First packet, TCP", Unit: "s", Words: slower, Values: lastPacketValues(raw.MethodConnect), Packet: true,
 		Short: "syn", Legend: "syn: first packet of TCP to the last Service", Title: "the SYN at the last Service of the dispatch; the cluster has no UDP Service"},
-	{Name: FigureRules, Text: "Rules", Unit: "count", Words: longer, Counted: true, Values: CountValues(false), Spare: 2,
+	{Name: FigureRules, Text: "Rules", Unit: "count", Words: moreOf, Counted: true, Values: CountValues(false), Spare: 2,
 		Short: "rules", Title: "all tables; counted by the kernel if all subjects have such counts"},
-	{Name: FigureElements, Text: "Elements", Unit: "count", Words: longer, Counted: true, Values: CountValues(true),
+	{Name: FigureElements, Text: "Elements", Unit: "count", Words: moreOf, Counted: true, Values: CountValues(true),
 		Short: "elements", Title: "elements of sets and maps"},
-	{Name: "chains", Text: "Chains", Unit: "count", Words: longer, Counted: true, Values: chainValues, OfRuns: true},
-	{Name: "full_sync_bytes", Text: "Bytes, full sync", Unit: "B", Words: larger, Counted: true, Values: ofKind(raw.RestoreBytes, "full"), OfRuns: true},
-	{Name: "partial_sync_bytes", Text: "Bytes, partial sync", Unit: "B", Words: larger, Values: ofKind(raw.RestoreBytes, "partial"), OfRuns: true},
-	{Name: "kernel_memory", Text: "Kernel memory", Unit: "B", Words: larger, Values: LargestOf(raw.KernelMemory), OfRuns: true},
+	{Name: "chains", Text: "Chains", Unit: "count", Words: moreOf, Counted: true, Values: chainValues, OfRuns: true},
+	{Name: "full_sync_bytes", Text: "Bytes, full sync", Unit: "B", Words: more, Counted: true, Values: ofKind(raw.RestoreBytes, "full"), OfRuns: true},
+	{Name: "partial_sync_bytes", Text: "Bytes, partial sync", Unit: "B", Words: more, Values: ofKind(raw.RestoreBytes, "partial"), OfRuns: true},
+	{Name: "kernel_memory", Text: "Kernel memory", Unit: "B", Words: more, Values: LargestOf(raw.KernelMemory), OfRuns: true},
 	{Name: "flow_p50", Text: "New flow p50", Unit: "s", Words: slower, Values: answeredFlows, OfRuns: true},
 	{Name: "flow_p99", Text: "New flow p99", Unit: "s", Words: slower, Percent: 99, Values: answeredFlows, OfRuns: true},
-	{Name: "flows_failed", Text: "Flows failed", Unit: "count", Words: larger, Values: flowsBy(flowFailed), OfRuns: true},
-	{Name: "flows_misrouted", Text: "Flows misrouted", Unit: "count", Words: larger, Never: true, Values: flowsBy(flowMisrouted), OfRuns: true},
-	{Name: "syncs_failed", Text: "Syncs failed", Unit: "count", Words: larger, Quiet: true, Values: failedSyncs, OfRuns: true},
-	{Name: "violations", Text: "Violations", Unit: "count", Words: larger, Never: true, Values: violationValues, OfRuns: true},
+	{Name: "flows_failed", Text: "Flows failed", Unit: "count", Words: more, Values: flowsBy(flowFailed), OfRuns: true},
+	{Name: "flows_misrouted", Text: "Flows misrouted", Unit: "count", Words: more, Never: true, Values: flowsBy(flowMisrouted), OfRuns: true},
+	{Name: "syncs_failed", Text: "Syncs failed", Unit: "count", Words: more, Quiet: true, Values: failedSyncs, OfRuns: true},
+	{Name: "violations", Text: "Violations", Unit: "count", Words: more, Never: true, Values: violationValues, OfRuns: true},
 }
 
 // Compared are the figures that the subjects of a cell are compared by.
@@ -176,9 +176,9 @@ func (f Figure) Label() string {
 	return f.Text
 }
 
-// OfRuns lists the figures of two samples of one cell, in the order of their table, with one for each fault and for each kind
+// RunFigures lists the figures of two samples of one cell, in the order of their table, with one for each fault and for each kind
 // of packets.
-func OfRuns(both ...*records.Samples) []Figure {
+func RunFigures(both ...*records.Samples) []Figure {
 	var out []Figure
 	for _, f := range Figures {
 		switch f.Name {

@@ -264,7 +264,7 @@ func deltas(design estimate.Design, subject string, cell records.Cell, a, b *rec
 	var out []Delta
 	source := comparison.SourceOf([]*records.Samples{a, b})
 	exceededA, exceededB := comparison.ExceededOf(a), comparison.ExceededOf(b)
-	for _, f := range comparison.OfRuns(a, b) {
+	for _, f := range comparison.RunFigures(a, b) {
 		before, after := f.Of(a, source, exceededA), f.Of(b, source, exceededB)
 		if before == nil && after == nil || f.Quiet && zero(before) && zero(after) {
 			continue

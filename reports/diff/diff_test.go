@@ -502,7 +502,7 @@ func TestDiffFlows(t *testing.T) {
 func TestThresholdFigures(t *testing.T) {
 	faulty := &records.Samples{Records: []records.Record{{Record: &raw.Record{Metric: raw.FaultDuration, Fault: "1:fault"}}, {Record: &raw.Record{Metric: raw.ChildPeakRSS}}}}
 	var names []string
-	for _, f := range comparison.OfRuns(faulty) {
+	for _, f := range comparison.RunFigures(faulty) {
 		names = append(names, f.Name)
 	}
 	slices.Sort(names)

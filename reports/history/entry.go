@@ -36,7 +36,7 @@ func entryOf(run *records.Run) Entry {
 				continue
 			}
 			source, exceeded := comparison.SourceOf([]*records.Samples{samples}), comparison.ExceededOf(samples)
-			for _, f := range comparison.OfRuns(samples) {
+			for _, f := range comparison.RunFigures(samples) {
 				if value := f.Of(samples, source, exceeded); value != nil {
 					e.Figures = append(e.Figures, Figure{one.Subject, cell, f.Detail, *value})
 				}

@@ -64,11 +64,25 @@ func HasAnswer(dir string) bool {
 	return err == nil && json.Unmarshal(text, &a) == nil && len(a.Subjects) > 0
 }
 
-// HasKey reports whether a folder has a plan of a question, answered or not.
-func HasKey(dir, key string) bool {
+// questionOf reads the question of a folder's plan, answered or not.
+func questionOf(dir string) (q Question, ok bool) {
 	var a Answer
 	text, err := outfile.Read(filepath.Join(dir, AnswerFile))
-	return err == nil && json.Unmarshal(text, &a) == nil && a.Question.Key == key
+	ok = err == nil && json.Unmarshal(text, &a) == nil
+	return a.Question, ok
+}
+
+// HasKey reports whether a folder has a plan with the key of a question.
+func HasKey(dir, key string) bool {
+	q, ok := questionOf(dir)
+	return ok && q.Key == key
+}
+
+// GoesOn reports whether a plan can replace that of a folder: it asks the same, of all of its subjects.
+func (q *Question) GoesOn(dir string) bool {
+	old, ok := questionOf(dir)
+	others := slices.ContainsFunc(old.Subjects, func(name string) bool { return !slices.Contains(q.Subjects, name) })
+	return ok && old.Key == q.Key && old.SLOs == q.SLOs && old.Asked.Services == q.Asked.Services && !others
 }
 
 // Build writes the page of an answer into a folder: capacity.html, which is self-contained, capacity.md, and the plots as SVG,

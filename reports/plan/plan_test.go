@@ -174,6 +174,20 @@ func TestAnswer(t *testing.T) {
 	if !HasKey(dir, "k") || HasKey(dir, "other") {
 		t.Error("the key of the question is not found")
 	}
+	for text, change := range map[string]func(*Question){
+		"the same":         func(*Question) {},
+		"one subject more": func(q *Question) { q.Subjects = append(slices.Clone(q.Subjects), "x/y") },
+		"one subject less": func(q *Question) { q.Subjects = q.Subjects[1:] },
+		"another SLO":      func(q *Question) { q.SLOs.CPU = 2 },
+		"more Services":    func(q *Question) { q.Asked.Services *= 2 },
+		"other changes":    func(q *Question) { q.Key = "other" },
+	} {
+		again := q
+		change(&again)
+		if got, want := again.GoesOn(dir), strings.Contains("the same, one subject more", text); got != want {
+			t.Errorf("%s: goes on: %v", text, got)
+		}
+	}
 }
 
 // TestStopped: a subject that is stopped violates the SLO by at least that much.

@@ -48,7 +48,7 @@ func loadFolder(dir string) (*Run, error) {
 		run.ID = filepath.Base(dir)
 	}
 	if s := run.Shard; s != nil && (s.Shard < 0 || s.Of <= s.Shard || s.Of > MaxShards) {
-		return nil, fmt.Errorf("%s: shard %d of %d: want 0 to less than that, and at most %d of them", filepath.Join(dir, "run.json"), s.Shard, s.Of, MaxShards)
+		return nil, fmt.Errorf("%s: shard %d of %d: shards count from 0, and there are at most %d", filepath.Join(dir, "run.json"), s.Shard, s.Of, MaxShards)
 	}
 	for _, target := range run.Scenario.Targets {
 		if !scenarios.KnownFigure(target.Figure) {

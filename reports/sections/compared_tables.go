@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"synclab/bench/raw"
 	"synclab/reports/comparison"
 	"synclab/reports/doc"
 	"synclab/reports/records"
@@ -48,6 +49,18 @@ func (s *Summary) comparisonsBySize() []*comparison.CellComparison {
 		}
 	}
 	return append([]*comparison.CellComparison{largest}, out...)
+}
+
+// LargestComparison returns the comparison with the most Services; of several settings the first.
+func (s *Summary) LargestComparison() *comparison.CellComparison {
+	var largest *comparison.CellComparison
+	for i, c := range s.Comparisons {
+		onHost := largest != nil && c.Cell.Services == largest.Cell.Services && c.Cell.Params["kernel"] == raw.HostKernel
+		if largest == nil || c.Cell.Services > largest.Cell.Services || onHost {
+			largest = &s.Comparisons[i]
+		}
+	}
+	return largest
 }
 
 // cellTitle is a cell's size and settings, with its scenario if there are several.

@@ -12,18 +12,6 @@ import (
 	"synclab/reports/records"
 )
 
-// LargestComparison returns the comparison with the most Services; of several settings the first.
-func (s *Summary) LargestComparison() *comparison.CellComparison {
-	var largest *comparison.CellComparison
-	for i, c := range s.Comparisons {
-		onHost := largest != nil && c.Cell.Services == largest.Cell.Services && c.Cell.Params["kernel"] == raw.HostKernel
-		if largest == nil || c.Cell.Services > largest.Cell.Services || onHost {
-			largest = &s.Comparisons[i]
-		}
-	}
-	return largest
-}
-
 // method describes how the numbers of a comparison were measured.
 func (s *Summary) method() []string {
 	feeds, observed := map[string]bool{}, map[string]bool{}
