@@ -55,7 +55,7 @@ deps: ## install iptables and nftables if they are missing and this user may
 
 .PHONY: build
 build: ## build bin/synclab
-	go build -ldflags "-X synclab/bench/machine.Commit=$(COMMIT)" -o bin/synclab ./cmd/synclab
+	go build -ldflags "-X synclab/bench/lab/machine.Commit=$(COMMIT)" -o bin/synclab ./cmd/synclab
 
 comma := ,
 

@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/internal/rigtest"
-	"synclab/bench/netns"
+	"synclab/bench/lab/netns"
 	"synclab/bench/probe"
 	"synclab/bench/subject"
 	"synclab/proxier"

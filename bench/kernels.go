@@ -9,11 +9,11 @@ import (
 	"reflect"
 	"slices"
 
-	"synclab/bench/flow"
-	"synclab/bench/netns"
+	"synclab/bench/lab/netns"
+	"synclab/bench/lab/upstream"
 	"synclab/bench/raw"
 	"synclab/bench/subject"
-	"synclab/bench/upstream"
+	"synclab/bench/traffic/flow"
 	"synclab/scenarios"
 )
 

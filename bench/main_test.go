@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"synclab/bench/netns"
+	"synclab/bench/lab/netns"
 )
 
 // workerArgs make this test binary a worker.

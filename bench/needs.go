@@ -9,9 +9,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"synclab/bench/flow"
 	"synclab/bench/pass"
 	"synclab/bench/step"
+	"synclab/bench/traffic/flow"
 	"synclab/scenarios"
 	"synclab/sim"
 	"synclab/sim/world"

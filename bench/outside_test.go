@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"synclab/bench/lab/upstream"
 	"synclab/bench/raw"
 	"synclab/bench/subject"
-	"synclab/bench/upstream"
 	"synclab/scenarios"
 )
 

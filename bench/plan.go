@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"synclab/bench/machine"
+	"synclab/bench/lab/machine"
 	"synclab/bench/pass"
 	"synclab/bench/raw"
 	"synclab/bench/search"

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"strings"
 
+	"synclab/bench/lab/profile"
 	"synclab/bench/outfile"
-	"synclab/bench/profile"
 	"synclab/bench/raw"
 )
 

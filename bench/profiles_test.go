@@ -10,7 +10,7 @@ import (
 
 	pprof "github.com/google/pprof/profile"
 
-	"synclab/bench/profile"
+	"synclab/bench/lab/profile"
 	"synclab/bench/raw"
 	"synclab/scenarios"
 )

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"synclab/bench/internal/rigtest"
-	"synclab/bench/netns"
+	"synclab/bench/lab/netns"
 	"synclab/bench/raw"
 	"synclab/scenarios"
 )

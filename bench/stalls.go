@@ -1,7 +1,7 @@
 package bench
 
 import (
-	"synclab/bench/machine"
+	"synclab/bench/lab/machine"
 	"synclab/bench/pass"
 	"synclab/bench/raw"
 )

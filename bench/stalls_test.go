@@ -3,7 +3,7 @@ package bench
 import (
 	"testing"
 
-	"synclab/bench/machine"
+	"synclab/bench/lab/machine"
 )
 
 // A stall that lasts is one, of the step in which it began, with its longest time.

@@ -13,14 +13,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/kube-proxy/config/v1alpha1"
 
-	"synclab/bench/machine"
+	"synclab/bench/lab/machine"
+	"synclab/bench/lab/shim"
+	"synclab/bench/lab/temporary"
+	"synclab/bench/lab/upstream"
 	"synclab/bench/outfile"
 	"synclab/bench/pass"
 	"synclab/bench/raw"
-	"synclab/bench/shim"
 	"synclab/bench/subject"
-	"synclab/bench/temporary"
-	"synclab/bench/upstream"
 	"synclab/proxier/config"
 	"synclab/proxier/iptables"
 )

@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"synclab/bench/netns"
-	"synclab/bench/walk"
+	"synclab/bench/lab/netns"
+	"synclab/bench/verify/walk"
 	"synclab/proxier/iptables"
 	"synclab/proxier/iptables/prefix"
 )

@@ -16,9 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"synclab/bench/netns"
+	"synclab/bench/lab/netns"
 	"synclab/bench/seeds"
-	"synclab/bench/walk"
+	"synclab/bench/verify/walk"
 	"synclab/proxier/iptables"
 )
 

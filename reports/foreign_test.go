@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"synclab/bench/lab/shell"
 	"synclab/bench/raw"
-	"synclab/bench/shell"
 	"synclab/reports/reportstest"
 )
 

@@ -264,7 +264,7 @@ type Traffic struct {
 	For time.Duration `yaml:"for,omitempty" json:"for,omitempty"`
 }
 
-// Check checks the invariants that bench/invariants lists, after the subject has converged.
+// Check checks the invariants that bench/verify/invariants lists, after the subject has converged.
 type Check struct {
 	// Invariants by number, I1 to I14. Empty: all that apply.
 	Invariants []string `yaml:"invariants,omitempty" json:"invariants,omitempty"`

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"synclab/bench/lab/shim"
 	"synclab/bench/raw"
-	"synclab/bench/shim"
 	"synclab/proxier"
 )
 

@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"synclab/bench/invariants"
-	"synclab/bench/netns"
+	"synclab/bench/lab/netns"
 	"synclab/bench/pass"
+	"synclab/bench/verify/invariants"
 	"synclab/proxier/kernel/attr"
 	"synclab/scenarios"
 )

@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"synclab/bench/netns"
+	"synclab/bench/lab/netns"
 )
 
 // A deleted flow of the lab is detected, even if another flow has replaced it.

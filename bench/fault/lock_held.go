@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"synclab/bench/netns"
+	"synclab/bench/lab/netns"
 	"synclab/bench/outfile"
 	"synclab/bench/pass"
 	"synclab/scenarios"

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"synclab/bench/cgroup"
+	"synclab/bench/lab/cgroup"
 	"synclab/scenarios"
 )
 

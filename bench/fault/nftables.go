@@ -8,7 +8,7 @@ import (
 	"github.com/google/nftables"
 	corev1 "k8s.io/api/core/v1"
 
-	"synclab/bench/netns"
+	"synclab/bench/lab/netns"
 	"synclab/proxier/kernel"
 )
 

@@ -13,7 +13,7 @@ import (
 	"github.com/google/nftables/expr"
 	corev1 "k8s.io/api/core/v1"
 
-	"synclab/bench/netns"
+	"synclab/bench/lab/netns"
 	"synclab/proxier/kernel"
 	"synclab/scenarios"
 )

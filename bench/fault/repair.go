@@ -12,12 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
-	"synclab/bench/host"
-	"synclab/bench/invariants"
 	"synclab/bench/mirror"
 	"synclab/bench/pass"
 	"synclab/bench/raw"
-	"synclab/bench/visible"
+	"synclab/bench/subject/host"
+	"synclab/bench/subject/visible"
+	"synclab/bench/verify/invariants"
 	"synclab/scenarios"
 	"synclab/sim"
 )

@@ -14,10 +14,10 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 
-	"synclab/bench/host"
 	"synclab/bench/pass"
 	"synclab/bench/raw"
-	"synclab/bench/visible"
+	"synclab/bench/subject/host"
+	"synclab/bench/subject/visible"
 	"synclab/proxier/tracker"
 	"synclab/scenarios"
 	"synclab/sim"

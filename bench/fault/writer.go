@@ -13,7 +13,7 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 
-	"synclab/bench/netns"
+	"synclab/bench/lab/netns"
 	"synclab/bench/raw"
 	"synclab/proxier/kernel"
 	"synclab/scenarios"

@@ -1,5 +1,5 @@
 // Package mirror computes the desired state of each Service port of the simulated cluster, as changes are made to it.
-// bench/visible compares the kernel with this state. bench/traffic compares the outcomes of flows with it.
+// bench/subject/visible compares the kernel with this state. bench/traffic compares the outcomes of flows with it.
 //
 //  1. Changed receives each change of a Service, an EndpointSlice or the Node.
 //  2. Synclab's tracker and plan, which are pure, turn the objects into Service ports, with one plan for each family.

@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/kube-proxy/config/v1alpha1"
 
-	"synclab/bench/upstream"
+	"synclab/bench/lab/upstream"
 	"synclab/scenarios"
 	"synclab/sim"
 )

@@ -16,9 +16,9 @@ import (
 	"k8s.io/kube-proxy/config/v1alpha1"
 	"k8s.io/utils/clock"
 
-	"synclab/bench/netns"
+	"synclab/bench/lab/netns"
+	"synclab/bench/lab/shim"
 	"synclab/bench/raw"
-	"synclab/bench/shim"
 	"synclab/bench/subject"
 	"synclab/internal/inet"
 	"synclab/proxier/config"

@@ -6,7 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"synclab/bench/visible"
+	"synclab/bench/subject/visible"
 	"synclab/proxier"
 	"synclab/sim"
 )

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
-	"synclab/bench/invariants"
 	"synclab/bench/raw"
+	"synclab/bench/verify/invariants"
 )
 
 // mostViolations is the number of violations per invariant that are recorded in full.

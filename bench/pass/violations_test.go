@@ -10,8 +10,8 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"synclab/bench/invariants"
 	"synclab/bench/raw"
+	"synclab/bench/verify/invariants"
 	"synclab/scenarios"
 )
 

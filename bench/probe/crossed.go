@@ -14,7 +14,7 @@ import (
 
 	"synclab/bench/pass"
 	"synclab/bench/raw"
-	"synclab/bench/walk"
+	"synclab/bench/verify/walk"
 	"synclab/proxier/iptables"
 	"synclab/proxier/kernel"
 )

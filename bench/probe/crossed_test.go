@@ -9,12 +9,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"synclab/bench/host"
 	"synclab/bench/internal/rigtest"
-	"synclab/bench/netns"
+	"synclab/bench/lab/netns"
 	"synclab/bench/pass"
 	"synclab/bench/subject"
-	"synclab/bench/walk"
+	"synclab/bench/subject/host"
+	"synclab/bench/verify/walk"
 	"synclab/proxier/config"
 	"synclab/proxier/iptables"
 	"synclab/scenarios"

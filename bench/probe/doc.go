@@ -4,7 +4,7 @@
 //     (targets.go).
 //  2. traversal.go sends single packets from a pinned thread and takes the time of each.
 //  3. flow_probe.go measures handshakes and echoes from a client pod through the node (probe method flow).
-//  4. crossed.go counts the rules that each packet crosses, with the ruleset evaluator (bench/walk).
+//  4. crossed.go counts the rules that each packet crosses, with the ruleset evaluator (bench/verify/walk).
 //
 // docs/design/first-packets.md explains the method.
 package probe

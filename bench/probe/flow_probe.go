@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
-	"synclab/bench/machine"
-	"synclab/bench/netns"
+	"synclab/bench/lab/machine"
+	"synclab/bench/lab/netns"
 	"synclab/bench/pass"
 	"synclab/bench/raw"
 	"synclab/internal/inet"

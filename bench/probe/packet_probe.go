@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 
-	"synclab/bench/flow"
 	"synclab/bench/raw"
 	"synclab/bench/subject"
 	"synclab/bench/traffic"
+	"synclab/bench/traffic/flow"
 	"synclab/internal/inet"
 )
 

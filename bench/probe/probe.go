@@ -10,11 +10,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"synclab/bench/flow"
-	"synclab/bench/host"
-	"synclab/bench/machine"
+	"synclab/bench/lab/machine"
 	"synclab/bench/pass"
 	"synclab/bench/raw"
+	"synclab/bench/subject/host"
+	"synclab/bench/traffic/flow"
 	"synclab/internal/inet"
 	"synclab/proxier/iptables"
 	"synclab/scenarios"

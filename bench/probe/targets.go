@@ -15,7 +15,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"synclab/bench/netns"
+	"synclab/bench/lab/netns"
 	"synclab/bench/pass"
 	"synclab/internal/inet"
 	"synclab/sim"

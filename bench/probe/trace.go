@@ -14,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
-	"synclab/bench/netns"
+	"synclab/bench/lab/netns"
 	"synclab/bench/pass"
-	"synclab/bench/walk"
+	"synclab/bench/verify/walk"
 	"synclab/proxier/conntrack"
 )
 

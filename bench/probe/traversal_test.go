@@ -16,7 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/internal/rigtest"
-	"synclab/bench/netns"
+	"synclab/bench/lab/netns"
 )
 
 // Every packet is a separate flow that crosses the rules. Table nat, which sees only the first packet of a flow, counts

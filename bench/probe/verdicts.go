@@ -14,10 +14,10 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"synclab/bench/flow"
+	"synclab/bench/lab/netns"
 	"synclab/bench/mirror"
-	"synclab/bench/netns"
 	"synclab/bench/raw"
+	"synclab/bench/traffic/flow"
 	"synclab/internal/inet"
 	"synclab/proxier/tracker"
 )

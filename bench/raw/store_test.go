@@ -15,7 +15,7 @@ import (
 	"golang.org/x/perf/benchfmt"
 	"golang.org/x/sys/unix"
 
-	"synclab/bench/netns"
+	"synclab/bench/lab/netns"
 )
 
 func testRun() Run {

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"slices"
 
-	"synclab/bench/flow"
-	"synclab/bench/host"
-	"synclab/bench/netns"
+	"synclab/bench/lab/netns"
 	"synclab/bench/pass"
 	"synclab/bench/raw"
+	"synclab/bench/subject/host"
+	"synclab/bench/traffic/flow"
 	"synclab/proxier/kernel"
 	"synclab/sim"
 )

@@ -8,14 +8,14 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"synclab/bench/check"
 	"synclab/bench/fault"
-	"synclab/bench/flow"
-	"synclab/bench/host"
 	"synclab/bench/pass"
 	"synclab/bench/probe"
 	"synclab/bench/subject"
-	"synclab/bench/visible"
+	"synclab/bench/subject/host"
+	"synclab/bench/subject/visible"
+	"synclab/bench/traffic/flow"
+	"synclab/bench/verify/check"
 	"synclab/proxier"
 	"synclab/scenarios"
 	"synclab/sim"

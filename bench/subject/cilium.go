@@ -7,8 +7,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"synclab/bench/cgroup"
-	"synclab/bench/visible"
+	"synclab/bench/lab/cgroup"
+	"synclab/bench/subject/visible"
 )
 
 // ciliums are the control plane of Cilium's load balancer. It writes BPF maps, over which package socketlb runs Cilium's

@@ -1,8 +1,8 @@
 package subject
 
 import (
-	"synclab/bench/upstream"
-	"synclab/bench/visible"
+	"synclab/bench/lab/upstream"
+	"synclab/bench/subject/visible"
 	"synclab/proxier"
 	"synclab/proxier/iptables"
 )

@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/kube-proxy/config/v1alpha1"
 
-	"synclab/bench/upstream"
+	"synclab/bench/lab/upstream"
 	"synclab/proxier/config"
 	"synclab/proxier/runner"
 	"synclab/scenarios"

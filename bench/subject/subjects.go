@@ -9,8 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"synclab/bench/shim"
-	"synclab/bench/upstream"
+	"synclab/bench/lab/shim"
+	"synclab/bench/lab/upstream"
 	"synclab/proxier"
 	"synclab/proxier/iptables"
 	"synclab/scenarios"

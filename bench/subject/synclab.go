@@ -6,7 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"synclab/bench/visible"
+	"synclab/bench/subject/visible"
 	"synclab/proxier"
 	"synclab/proxier/iptables"
 )

@@ -10,7 +10,7 @@
 //     open in addition, and send a packet periodically.
 //     A control flow goes with each, up to controlRate, straight to an endpoint of the Service. No rule translates it.
 //  3. Each flow returns a Result: when it was scheduled, sent and over, and which endpoint answered or what failed.
-//  4. The FlowChecker computes from the cluster's changes which endpoints each Service port had and when. bench/visible
+//  4. The FlowChecker computes from the cluster's changes which endpoints each Service port had and when. bench/subject/visible
 //     reports when each change was visible in the kernel. The FlowChecker checks each Result some seconds later, and reports
 //     an Observed. An answer from an endpoint that no possible state had is misrouted. A flow that times out while a
 //     control flow fails too is a control failure: the rules are not the cause.

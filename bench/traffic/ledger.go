@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// judgeAfter is the time between a flow's end and its check. By then bench/visible has reported all changes that
+	// judgeAfter is the time between a flow's end and its check. By then bench/subject/visible has reported all changes that
 	// were visible when the flow began.
 	judgeAfter = 3 * time.Second
 	// returnSlack delays the visibility of a returning state, unless a later state is visible before. A returning state

@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"synclab/bench/netns"
+	"synclab/bench/lab/netns"
 )
 
 func TestMain(m *testing.M) { os.Exit(netns.TestMain(m)) }

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"synclab/bench/netns"
+	"synclab/bench/lab/netns"
 )
 
 // Process is the parent's handle of the pods' process. Only one goroutine at a time may call Begin, Follow, Listen, End

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"synclab/bench/netns"
+	"synclab/bench/lab/netns"
 )
 
 // Sampler sends new flows to a changing set of targets, in turn, and never more of them than its rate. It runs on a

@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"synclab/bench/machine"
+	"synclab/bench/lab/machine"
+	"synclab/bench/lab/upstream"
 	"synclab/bench/raw"
-	"synclab/bench/upstream"
 	"synclab/cmd/synclab/terminal"
 	"synclab/reports/comparison"
 )

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"synclab/bench/lab/upstream"
 	"synclab/bench/raw"
 	"synclab/bench/subject"
-	"synclab/bench/upstream"
 	"synclab/proxier/iptables"
 )
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"synclab/bench/invariants"
+	"synclab/bench/verify/invariants"
 )
 
 // mutation names a test that breaks what a check verifies, and expects the check to fail.
@@ -19,22 +19,22 @@ type mutation struct{ check, dir, test string }
 // mutations has a mutation for every check in the lab. Grouped checks are listed by group; the test enumerates a group's
 // checks from the code.
 var mutations = []mutation{
-	{"violation", "bench/soak", "TestJudge"},
-	{"misrouted", "bench/soak", "TestJudge"},
-	{"lost", "bench/soak", "TestJudge"},
-	{"unsettled", "bench/soak", "TestJudgeOfASubjectThatDoesNotSettle"},
-	{"broken", "bench/soak", "TestJudge"},
+	{"violation", "bench/verify/soak", "TestJudge"},
+	{"misrouted", "bench/verify/soak", "TestJudge"},
+	{"lost", "bench/verify/soak", "TestJudge"},
+	{"unsettled", "bench/verify/soak", "TestJudgeOfASubjectThatDoesNotSettle"},
+	{"broken", "bench/verify/soak", "TestJudge"},
 
-	{"invariants, on evidence", "bench/invariants", "TestBrokenEvidence"},
-	{"invariants, where evidence is missing", "bench/invariants", "TestMissingEvidence"},
-	{"invariants, of a subject that is not known", "bench/invariants", "TestUnknownSubject"},
-	{"invariants, in the kernel", "bench/invariants", "TestKernelIsFoundBroken"},
-	{"invariants, flows of a stream", "bench/check", "TestFlowsCountForInvariants"},
+	{"invariants, on evidence", "bench/verify/invariants", "TestBrokenEvidence"},
+	{"invariants, where evidence is missing", "bench/verify/invariants", "TestMissingEvidence"},
+	{"invariants, of a subject that is not known", "bench/verify/invariants", "TestUnknownSubject"},
+	{"invariants, in the kernel", "bench/verify/invariants", "TestKernelIsFoundBroken"},
+	{"invariants, flows of a stream", "bench/verify/check", "TestFlowsCountForInvariants"},
 	{"invariants, in a run: a flush", "cmd/synclab", "TestCheckFindsAFlush"},
 	{"invariants, in a run: a broken restore", "cmd/synclab", "TestCheckFindsABrokenRestore"},
-	{"conform: every rule counts", "bench/conform", "TestDiffSeesEveryRule"},
-	{"conform: order counts where it matters", "bench/conform", "TestDiffAndOrder"},
-	{"conform: differences that no entry predicts", "bench/conform", "TestEntriesExplainNothingElse"},
+	{"conform: every rule counts", "bench/verify/conform", "TestDiffSeesEveryRule"},
+	{"conform: order counts where it matters", "bench/verify/conform", "TestDiffAndOrder"},
+	{"conform: differences that no entry predicts", "bench/verify/conform", "TestEntriesExplainNothingElse"},
 	{"rules: text that is not understood", "proxier/iptables/rule", "TestParseTablesErrors"},
 	{"verdicts: a rule taken away shows", "bench/internal/verdictstest", "TestPopulationMeetsRules"},
 	{"ledger: flows that go astray", "bench/traffic", "TestOldAndNew"},
@@ -42,18 +42,18 @@ var mutations = []mutation{
 	{"ledger: held flows that are cut", "bench/traffic", "TestHeldFlowIsCutOnce"},
 	{"ledger: endpoints that come late", "bench/traffic", "TestAddedNotYet"},
 	{"ledger, in the kernel", "bench/traffic", "TestWrongRulesAreFoundOut"},
-	{"ledger: a busy machine is no violation", "bench/check", "TestBusyMachineIsNoViolation"},
+	{"ledger: a busy machine is no violation", "bench/verify/check", "TestBusyMachineIsNoViolation"},
 	{"verdicts: packets that loop", "bench/probe", "TestJudgeHops"},
 	{"verdicts: packets that loop, in the kernel", "bench/probe", "TestHopsInTheKernel"},
-	{"stalls: the kernel's log", "bench/machine", "TestParseStall"},
+	{"stalls: the kernel's log", "bench/lab/machine", "TestParseStall"},
 	{"stalls: the verdict", "reports", "TestStalls"},
-	{"visible: every reader, where rules are flushed", "bench/visible", "TestRandomChurn"},
-	{"visible: what is missing", "bench/visible", "TestErrorsSayWhatIsMissing"},
-	{"visible: how long it has been missing", "bench/visible", "TestMissingSinceTheOldestChange"},
+	{"visible: every reader, where rules are flushed", "bench/subject/visible", "TestRandomChurn"},
+	{"visible: what is missing", "bench/subject/visible", "TestErrorsSayWhatIsMissing"},
+	{"visible: how long it has been missing", "bench/subject/visible", "TestMissingSinceTheOldestChange"},
 	{"virtual: every check", "bench/internal/virtualtest", "TestBrokenChecks"},
-	{"doctor: every check", "bench/machine", "TestExamineBroken"},
-	{"doctor: go and kube-proxy", "bench/machine", "TestExamineKubeProxy"},
-	{"doctor: cache folder", "bench/machine", "TestExamineCache"},
+	{"doctor: every check", "bench/lab/machine", "TestExamineBroken"},
+	{"doctor: go and kube-proxy", "bench/lab/machine", "TestExamineKubeProxy"},
+	{"doctor: cache folder", "bench/lab/machine", "TestExamineCache"},
 	{"drift: whatever others do to tables", "proxier", "TestDrift"},
 	{"drift: layout tree", "proxier", "TestTreeDrift"},
 	{"drift: large clusters", "proxier", "TestDriftInLargeCluster"},
@@ -120,11 +120,11 @@ func testsIn(t *testing.T, dir string) []string {
 	return tests
 }
 
-// failureKinds returns the constants of bench/soak/judge.go.
+// failureKinds returns the constants of bench/verify/soak/judge.go.
 func failureKinds(t *testing.T) []string {
 	t.Helper()
 	var kinds []string
-	for _, decl := range parsed(t, "bench/soak/judge.go")[0].Decls {
+	for _, decl := range parsed(t, "bench/verify/soak/judge.go")[0].Decls {
 		group, ok := decl.(*ast.GenDecl)
 		if !ok || group.Tok != token.CONST {
 			continue

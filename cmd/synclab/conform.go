@@ -12,11 +12,11 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
-	"synclab/bench/conform"
+	"synclab/bench/lab/upstream"
 	"synclab/bench/outfile"
 	"synclab/bench/raw"
 	"synclab/bench/subject"
-	"synclab/bench/upstream"
+	"synclab/bench/verify/conform"
 	"synclab/cmd/synclab/terminal"
 	"synclab/proxier/config"
 	"synclab/proxier/iptables"

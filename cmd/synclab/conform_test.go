@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"synclab/bench/conform"
-	"synclab/bench/netns"
+	"synclab/bench/lab/netns"
+	"synclab/bench/verify/conform"
 	"synclab/proxier/iptables"
 	"synclab/reports/sections"
 	"synclab/scenarios"

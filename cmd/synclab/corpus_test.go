@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"synclab/bench/conform"
+	"synclab/bench/verify/conform"
 )
 
 var updateCorpus = flag.Bool("update-corpus", false, "rewrite testdata/corpus.txt, the outcomes of the corpus")

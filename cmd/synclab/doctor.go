@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"synclab/bench/machine"
+	"synclab/bench/lab/machine"
 	"synclab/bench/raw"
 	"synclab/cmd/synclab/terminal"
 )

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"synclab/bench/machine"
+	"synclab/bench/lab/machine"
 )
 
 func TestDoctorOutput(t *testing.T) {

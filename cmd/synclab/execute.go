@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"synclab/bench"
-	"synclab/bench/shell"
+	"synclab/bench/lab/shell"
 	"synclab/bench/subject"
 	"synclab/cmd/synclab/live"
 	"synclab/cmd/synclab/terminal"

@@ -9,10 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"synclab/bench/lab/shell"
 	"synclab/bench/outfile"
 	"synclab/bench/raw"
-	"synclab/bench/reproduce"
-	"synclab/bench/shell"
+	"synclab/bench/verify/reproduce"
 	"synclab/cmd/synclab/terminal"
 	"synclab/reports/profiles"
 	"synclab/reports/records"

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"synclab/bench/netns"
+	"synclab/bench/lab/netns"
 )
 
 // Without HOME, as in many containers and CI jobs, runs work with both feeds. Built programs go to the temporary folder.

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"synclab/bench"
-	"synclab/bench/netns"
+	"synclab/bench/lab/netns"
 	"synclab/cmd/synclab/terminal"
 )
 

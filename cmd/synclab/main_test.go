@@ -20,7 +20,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
-	"synclab/bench/netns"
+	"synclab/bench/lab/netns"
 	"synclab/bench/raw"
 	"synclab/cmd/synclab/terminal"
 	"synclab/scenarios"

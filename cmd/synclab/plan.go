@@ -18,12 +18,12 @@ import (
 	"k8s.io/kube-proxy/config/v1alpha1"
 
 	"synclab/bench"
+	"synclab/bench/lab/upstream"
 	"synclab/bench/outfile"
 	"synclab/bench/pass"
 	"synclab/bench/raw"
 	"synclab/bench/search"
 	"synclab/bench/subject"
-	"synclab/bench/upstream"
 	"synclab/cmd/synclab/planning"
 	"synclab/cmd/synclab/terminal"
 	"synclab/proxier/config"

@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/kube-proxy/config/v1alpha1"
 
-	"synclab/bench/machine"
-	"synclab/bench/upstream"
+	"synclab/bench/lab/machine"
+	"synclab/bench/lab/upstream"
 	"synclab/cmd/synclab/planning"
 	"synclab/cmd/synclab/terminal"
 	"synclab/reports/doc"

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"synclab/bench/lab/temporary"
 	"synclab/bench/outfile"
-	"synclab/bench/temporary"
 	"synclab/sim/capture"
 	"synclab/sim/manifests"
 )

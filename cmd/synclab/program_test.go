@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"synclab/bench/cgroup"
+	"synclab/bench/lab/cgroup"
+	"synclab/bench/lab/upstream"
 	"synclab/bench/raw"
 	"synclab/bench/subject"
-	"synclab/bench/upstream"
-	"synclab/bench/visible"
+	"synclab/bench/subject/visible"
 	"synclab/proxier/iptables"
 )
 

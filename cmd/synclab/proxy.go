@@ -17,7 +17,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/kube-proxy/config/v1alpha1"
 
-	"synclab/bench/netns"
+	"synclab/bench/lab/netns"
 	"synclab/cmd/synclab/terminal"
 	"synclab/proxier"
 	"synclab/proxier/config"

@@ -13,9 +13,9 @@ import (
 	"k8s.io/kube-proxy/config/v1alpha1"
 
 	"synclab/bench"
+	"synclab/bench/lab/upstream"
 	"synclab/bench/raw"
 	"synclab/bench/subject"
-	"synclab/bench/upstream"
 	"synclab/cmd/synclab/terminal"
 	"synclab/reports/history"
 	"synclab/scenarios"

@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/utils/clock"
 
+	"synclab/bench/lab/temporary"
 	"synclab/bench/outfile"
-	"synclab/bench/temporary"
 	"synclab/cmd/synclab/terminal"
 	"synclab/scenarios"
 	"synclab/sim"

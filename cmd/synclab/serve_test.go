@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"synclab/bench/upstream"
+	"synclab/bench/lab/upstream"
 	"synclab/sim/front"
 )
 

@@ -11,8 +11,8 @@ import (
 
 	"synclab/bench"
 	"synclab/bench/raw"
-	"synclab/bench/soak"
 	"synclab/bench/subject"
+	"synclab/bench/verify/soak"
 	"synclab/cmd/synclab/terminal"
 	"synclab/scenarios"
 )

@@ -48,7 +48,7 @@ fi
 
 # Git may refuse the folder of another user, so its version is passed.
 commit=$(git -C "$lab" describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)
-(cd "$lab" && go build -buildvcs=false -ldflags "-X synclab/bench/machine.Commit=$commit" -o "$work/bin/synclab" ./cmd/synclab)
+(cd "$lab" && go build -buildvcs=false -ldflags "-X synclab/bench/lab/machine.Commit=$commit" -o "$work/bin/synclab" ./cmd/synclab)
 root sh "$lab/scripts/deps.sh"
 root "$work/bin/synclab" "${flags[@]}" -- "${SCENARIO:-steady-churn}"
 

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
-	"synclab/bench/netns"
+	"synclab/bench/lab/netns"
 )
 
 func readLeads(t *testing.T, variant string, family corev1.IPFamily, table, chain string) []ChainRule {

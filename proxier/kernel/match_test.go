@@ -5,7 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"synclab/bench/netns"
+	"synclab/bench/lab/netns"
 )
 
 // A match that every kernel with iptables has is found, and an unknown one is not, by both variants.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"synclab/bench/netns"
+	"synclab/bench/lab/netns"
 )
 
 func TestAccountsCount(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"synclab/bench/netns"
+	"synclab/bench/lab/netns"
 )
 
 func TestTallyAgreesWithIptables(t *testing.T) {

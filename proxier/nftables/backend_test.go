@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 
-	"synclab/bench/netns"
+	"synclab/bench/lab/netns"
 	"synclab/proxier/backend"
 	"synclab/proxier/plan"
 )

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"synclab/bench/netns"
+	"synclab/bench/lab/netns"
 )
 
 // Other programs on the host, such as firewalls, use the nft command, which reads all rules of all tables. It must be

@@ -8,7 +8,7 @@ import (
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"synclab/bench/walk"
+	"synclab/bench/verify/walk"
 	"synclab/proxier/backend"
 	"synclab/proxier/iptables"
 	"synclab/proxier/plan"

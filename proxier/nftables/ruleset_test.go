@@ -11,7 +11,7 @@ import (
 	"slices"
 	"testing"
 
-	"synclab/bench/walk"
+	"synclab/bench/verify/walk"
 	"synclab/proxier/nftables/objects"
 	"synclab/proxier/plan"
 )

@@ -11,7 +11,7 @@
 //     same client before (affinity ClientIP). A change of endpoints changes the balancer alone, and no rule.
 //  4. tcp.go and udp.go copy in both directions. A UDP flow ends when it was idle for some time.
 //  5. The kernel does not know the endpoints. So the backend writes a line to a file whenever it has others (report.go):
-//     package bench/visible reads it.
+//     package bench/subject/visible reads it.
 //
 // kube-proxy wrote REDIRECT where it listened at all addresses, and DNAT where bindAddress was one address. REDIRECT goes
 // to the address of the device that a packet came in by. A routed pod network has none there, and the kernel drops the

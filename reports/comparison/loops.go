@@ -5,7 +5,7 @@ import (
 	"io"
 	"text/tabwriter"
 
-	"synclab/bench/machine"
+	"synclab/bench/lab/machine"
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
 )

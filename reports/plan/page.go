@@ -11,8 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	"synclab/bench/lab/shell"
 	"synclab/bench/outfile"
-	"synclab/bench/shell"
 	"synclab/reports/doc"
 	"synclab/reports/figure"
 	"synclab/reports/profiles"

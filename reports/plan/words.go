@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"synclab/bench/process"
+	"synclab/bench/lab/process"
 	"synclab/bench/raw"
 	"synclab/bench/subject"
 	"synclab/reports/doc"

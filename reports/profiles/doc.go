@@ -1,4 +1,4 @@
-// Package profiles says where the time of syncs goes, from the profiles of a run (bench/profile).
+// Package profiles says where the time of syncs goes, from the profiles of a run (bench/lab/profile).
 //
 //  1. Load reads the profiles that the records name, and adds up the CPU time of each function per sync, for each
 //     repetition.

@@ -5,7 +5,7 @@ import (
 	"html"
 	"strings"
 
-	"synclab/bench/profile"
+	"synclab/bench/lab/profile"
 	"synclab/reports/doc"
 )
 

@@ -11,9 +11,9 @@ import (
 	pprof "github.com/google/pprof/profile"
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"synclab/bench/lab/process"
+	"synclab/bench/lab/profile"
 	"synclab/bench/outfile"
-	"synclab/bench/process"
-	"synclab/bench/profile"
 	"synclab/bench/raw"
 	"synclab/reports/estimate"
 	"synclab/reports/records"

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"synclab/bench/profile"
+	"synclab/bench/lab/profile"
 	"synclab/bench/raw"
 	"synclab/reports/estimate"
 	"synclab/reports/records"

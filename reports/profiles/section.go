@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"synclab/bench/profile"
+	"synclab/bench/lab/profile"
 	"synclab/bench/raw"
 	"synclab/reports/doc"
 	"synclab/reports/estimate"

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"synclab/bench/lab/shell"
 	"synclab/bench/outfile"
 	"synclab/bench/raw"
-	"synclab/bench/shell"
 	"synclab/reports/doc"
 )
 

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"synclab/bench/move"
 	"synclab/bench/raw"
+	"synclab/bench/verify/move"
 	"synclab/reports/estimate"
 	"synclab/reports/records"
 	"synclab/scenarios"

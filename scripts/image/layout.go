@@ -14,7 +14,7 @@ import (
 	"slices"
 	"time"
 
-	"synclab/bench/upstream"
+	"synclab/bench/lab/upstream"
 )
 
 // entry is one file of a layer.

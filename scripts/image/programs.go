@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"synclab/bench/shim"
-	"synclab/bench/upstream"
+	"synclab/bench/lab/shim"
+	"synclab/bench/lab/upstream"
 )
 
 // shipped is where synclab looks for programs that came with it.
@@ -46,7 +46,7 @@ func programs(ctx context.Context, work string, o options) (foreign, own []file,
 	// Without cgo, so that it needs no library of the build machine.
 	binary := filepath.Join(work, "synclab")
 	env := []string{"CGO_ENABLED=0", "GOFLAGS="}
-	if err := tool(ctx, env, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X synclab/bench/machine.Commit="+o.commit+" -X synclab/bench/shim.besideDigest="+digest, "-o", binary, "./cmd/synclab"); err != nil {
+	if err := tool(ctx, env, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X synclab/bench/lab/machine.Commit="+o.commit+" -X synclab/bench/lab/shim.besideDigest="+digest, "-o", binary, "./cmd/synclab"); err != nil {
 		return nil, nil, err
 	}
 	for name, from := range map[string]string{"synclab": binary, shim.Beside: front} {

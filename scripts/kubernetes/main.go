@@ -12,7 +12,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"synclab/bench/upstream"
+	"synclab/bench/lab/upstream"
 )
 
 func main() {

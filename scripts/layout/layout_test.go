@@ -26,14 +26,14 @@ var forbidden = map[string][]string{
 
 // inTests are packages that all tests may import: namespaces, seeds, and the ruleset evaluator. The evaluator is the
 // oracle for what a proxier writes, and no part of a proxier.
-var inTests = []string{"bench/netns", "bench/seeds", "bench/walk"}
+var inTests = []string{"bench/lab/netns", "bench/seeds", "bench/verify/walk"}
 
 // mostFiles is the largest number of files in a package, without tests.
 const mostFiles = 25
 
 // source is one Go file.
 type source struct {
-	folder  string // "bench/netns"
+	folder  string // "bench/lab/netns"
 	name    string
 	imports []string // of this module, without its name
 	test    bool
@@ -127,10 +127,10 @@ func TestImportsAreChecked(t *testing.T) {
 		{source{folder: "proxier/plan"}, "scenarios", false},
 		{source{folder: "proxier/plan"}, "internal/inet", true},
 		{source{folder: "internal/inet"}, "proxier", false},
-		{source{folder: "proxier/plan", test: true}, "bench/netns", true},
-		{source{folder: "proxier/plan"}, "bench/netns", false},
-		{source{folder: "proxier/nftables", test: true}, "bench/walk", true},
-		{source{folder: "proxier/nftables"}, "bench/walk", false},
+		{source{folder: "proxier/plan", test: true}, "bench/lab/netns", true},
+		{source{folder: "proxier/plan"}, "bench/lab/netns", false},
+		{source{folder: "proxier/nftables", test: true}, "bench/verify/walk", true},
+		{source{folder: "proxier/nftables"}, "bench/verify/walk", false},
 	} {
 		if why := mayImport(c.from, c.to); (why == "") != c.allowed {
 			t.Errorf("%s → %s: %q", c.from.folder, c.to, why)

@@ -87,7 +87,7 @@ func TestLinesAreCounted(t *testing.T) {
 	for _, c := range []struct {
 		of   source
 		want bool
-	}{{source{folder: "bench", test: true}, true}, {source{folder: "bench/internal/virtualtest"}, true}, {source{folder: "reports/reportstest"}, true}, {source{folder: "bench/flow"}, false}, {source{folder: "scripts/gotest"}, false}} {
+	}{{source{folder: "bench", test: true}, true}, {source{folder: "bench/internal/virtualtest"}, true}, {source{folder: "reports/reportstest"}, true}, {source{folder: "bench/traffic/flow"}, false}, {source{folder: "scripts/gotest"}, false}} {
 		if forTests(c.of) != c.want {
 			t.Errorf("%+v: want %v", c.of, c.want)
 		}

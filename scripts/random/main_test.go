@@ -45,7 +45,7 @@ func TestFind(t *testing.T) {
 		paths = append(paths, p.path)
 	}
 	for _, want := range []string{
-		"synclab/proxier", "synclab/proxier/iptables/prefix", "synclab/bench/conform", "synclab/bench/internal/verdictstest", "synclab/bench/internal/virtualtest",
+		"synclab/proxier", "synclab/proxier/iptables/prefix", "synclab/bench/verify/conform", "synclab/bench/internal/verdictstest", "synclab/bench/internal/virtualtest",
 	} {
 		if !slices.Contains(paths, want) {
 			t.Errorf("%s is not among %v", want, paths)

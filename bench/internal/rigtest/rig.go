@@ -10,7 +10,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/utils/clock"
 
-	"synclab/bench/netns"
+	"synclab/bench/lab/netns"
 	"synclab/bench/subject"
 	"synclab/proxier"
 	"synclab/proxier/config"

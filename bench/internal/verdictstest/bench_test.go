@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"synclab/bench/conform"
-	"synclab/bench/walk"
+	"synclab/bench/verify/conform"
+	"synclab/bench/verify/walk"
 	"synclab/proxier/config"
 	"synclab/sim"
 )

@@ -6,7 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"synclab/bench/walk"
+	"synclab/bench/verify/walk"
 )
 
 // both lists the families in the order that this package always uses.

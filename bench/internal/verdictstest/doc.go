@@ -1,4 +1,4 @@
-// Package verdictstest compares the outcomes of packets in different rulesets, with the ruleset evaluator (bench/walk).
+// Package verdictstest compares the outcomes of packets in different rulesets, with the ruleset evaluator (bench/verify/walk).
 // It compares the layouts and backends of Synclab's proxier with one another, after full and partial syncs. It also
 // compares them with an unmodified kube-proxy in modes iptables and nftables, and with real packets in the kernel. It
 // measures nothing; its tests are its purpose. The way of the data:

@@ -17,10 +17,10 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/utils/clock"
 
-	"synclab/bench/conform"
-	"synclab/bench/netns"
+	"synclab/bench/lab/netns"
 	"synclab/bench/seeds"
-	"synclab/bench/walk"
+	"synclab/bench/verify/conform"
+	"synclab/bench/verify/walk"
 	"synclab/proxier"
 	"synclab/proxier/config"
 	"synclab/proxier/iptables"

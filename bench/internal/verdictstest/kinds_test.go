@@ -9,9 +9,9 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"synclab/bench/conform"
-	"synclab/bench/netns"
+	"synclab/bench/lab/netns"
 	"synclab/bench/seeds"
+	"synclab/bench/verify/conform"
 	"synclab/proxier"
 	"synclab/sim"
 	"synclab/sim/api"

@@ -12,8 +12,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"synclab/bench/conform"
-	"synclab/bench/walk"
+	"synclab/bench/verify/conform"
+	"synclab/bench/verify/walk"
 	"synclab/proxier"
 	"synclab/proxier/iptables/rule"
 	"synclab/sim"

@@ -14,9 +14,9 @@ import (
 	"k8s.io/kube-proxy/config/v1alpha1"
 	"k8s.io/utils/ptr"
 
-	"synclab/bench/conform"
+	"synclab/bench/lab/upstream"
 	"synclab/bench/seeds"
-	"synclab/bench/upstream"
+	"synclab/bench/verify/conform"
 	"synclab/proxier/config"
 	"synclab/sim"
 	"synclab/sim/random"

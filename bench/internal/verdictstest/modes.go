@@ -8,7 +8,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/utils/ptr"
 
-	"synclab/bench/walk"
+	"synclab/bench/verify/walk"
 	"synclab/internal/inet"
 	"synclab/proxier/config"
 	"synclab/proxier/tracker"

@@ -9,9 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
-	"synclab/bench/conform"
 	"synclab/bench/subject"
-	"synclab/bench/walk"
+	"synclab/bench/verify/conform"
+	"synclab/bench/verify/walk"
 	"synclab/proxier"
 	"synclab/proxier/config"
 	"synclab/proxier/iptables"

@@ -9,9 +9,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"synclab/bench/conform"
 	"synclab/bench/seeds"
-	"synclab/bench/walk"
+	"synclab/bench/verify/conform"
+	"synclab/bench/verify/walk"
 	"synclab/proxier"
 	"synclab/sim/random"
 )

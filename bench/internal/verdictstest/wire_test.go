@@ -12,8 +12,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"synclab/bench/netns"
-	"synclab/bench/walk"
+	"synclab/bench/lab/netns"
+	"synclab/bench/verify/walk"
 )
 
 // wire sends real packets in a node's network namespace: into the node's device, as if from outside, or from the node

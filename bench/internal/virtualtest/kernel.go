@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"synclab/bench/walk"
+	"synclab/bench/verify/walk"
 	"synclab/proxier/iptables"
 	"synclab/proxier/iptables/rule"
 	"synclab/proxier/nftables"

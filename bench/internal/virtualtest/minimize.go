@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"synclab/bench/shrink"
+	"synclab/bench/verify/shrink"
 )
 
 // Minimize searches, for the budget of real time, for fewer Actions that lead to the same violation. The remaining

@@ -12,7 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"synclab/bench/walk"
+	"synclab/bench/verify/walk"
 	"synclab/proxier/nftables"
 	"synclab/proxier/nftables/objects"
 )

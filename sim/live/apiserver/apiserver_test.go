@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
-	"synclab/bench/netns"
+	"synclab/bench/lab/netns"
 	"synclab/proxier"
 	"synclab/proxier/conntrack"
 	"synclab/proxier/daemon"

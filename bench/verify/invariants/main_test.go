@@ -1,0 +1,10 @@
+package invariants
+
+import (
+	"os"
+	"testing"
+
+	"synclab/bench/lab/netns"
+)
+
+func TestMain(m *testing.M) { os.Exit(netns.TestMain(m)) }

@@ -1,0 +1,87 @@
+package invariants
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"synclab/bench/verify/walk"
+	"synclab/proxier/iptables/rule"
+)
+
+// Saved are the chains of one family by table and chain name.
+type Saved rule.Tables
+
+// ownPrefix is the prefix of kube-proxy's chain names. All proxiers with kube-proxy's rules use it.
+const ownPrefix = "KUBE-"
+
+// notTheirs are chains with that prefix that the kubelet makes, or made in older versions.
+var notTheirs = []string{"KUBE-KUBELET-CANARY", "KUBE-MARK-DROP"}
+
+// ownChain reports whether a chain belongs to the proxier.
+func ownChain(name string) bool {
+	return strings.HasPrefix(name, ownPrefix) && !slices.Contains(notTheirs, name)
+}
+
+// shared reports whether other programs also write rules into a chain: base chains, and KUBE-FIREWALL, which has a rule
+// of the kubelet.
+func shared(name string) bool { return !ownChain(name) || name == "KUBE-FIREWALL" }
+
+// own keeps only what belongs to the proxier: its chains, and the rules of base chains that jump to them.
+func (s Saved) own() Saved {
+	mine := Saved{}
+	for table, chains := range s {
+		mine[table] = map[string]*rule.Chain{}
+		for name, c := range chains {
+			switch {
+			case ownChain(name):
+				mine[table][name] = c
+			case c.Policy != "-":
+				kept := &rule.Chain{Policy: c.Policy}
+				for i := range c.Rules {
+					if ownChain(c.Rules[i].Target.Chain) {
+						kept.Rules = append(kept.Rules, c.Rules[i])
+					}
+				}
+				mine[table][name] = kept
+			}
+		}
+	}
+	return mine
+}
+
+// Reachable keeps only the proxier's chains that a packet can reach. It drops chains that were written before a jump to
+// them, or that are not deleted yet.
+func (s Saved) Reachable() Saved {
+	reachable := Saved{}
+	for table, chains := range s.own() {
+		kept := map[string]*rule.Chain{}
+		var keep func(name string)
+		keep = func(name string) {
+			c := chains[name]
+			if c == nil || kept[name] != nil {
+				return
+			}
+			kept[name] = c
+			for i := range c.Rules {
+				keep(c.Rules[i].Target.Chain)
+			}
+		}
+		for name, c := range chains {
+			if c.Policy != "-" {
+				keep(name)
+			}
+		}
+		reachable[table] = kept
+	}
+	return reachable
+}
+
+// Clone is rule.Tables.Clone.
+func (s Saved) Clone() Saved { return Saved(rule.Tables(s).Clone()) }
+
+// Compile prepares the proxier's own rules for the ruleset evaluator.
+func (s Saved) Compile(family corev1.IPFamily) (*walk.Rules, error) {
+	return walk.CompileIptables(family, rule.Tables(s.own()))
+}
