@@ -251,10 +251,10 @@ func (d *activeFault) from() time.Time {
 }
 
 // Changing notes that a Service or its endpoints change, and lets a fault that waits for a change affect it.
-func (r *Faults) Changing(_ sim.Op, object runtime.Object, _ time.Time) {
-	r.touch(object, r.Clock.Now())
+func (r *Faults) Changing(c mirror.Change) {
+	r.touch(c.Object, r.Clock.Now())
 	if r.meets != nil {
-		r.meets(object)
+		r.meets(c.Object)
 	}
 }
 

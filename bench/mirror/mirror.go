@@ -29,6 +29,15 @@ type family struct {
 	plan    *plan.Plan
 }
 
+// Change is one change of one object of the cluster.
+type Change struct {
+	// Number counts the moments of changes in a repetition, from 1, the load: changes that are due at one time share it.
+	Number int
+	Due    time.Time // planned
+	Op     sim.Op
+	Object runtime.Object // its new state, or its last one on Delete
+}
+
 // Port is a Service port that a change affects. Before or After is nil if the port does not exist then. The ports that
 // they point to never change.
 type Port struct {

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"synclab/bench/mirror"
 	"synclab/bench/subject/visible"
 	"synclab/proxier"
 	"synclab/sim"
@@ -15,8 +16,8 @@ import (
 // the order of the lists, by the goroutine that causes the event, without a lock. step.New fills all lists, so the
 // order can be read in one place.
 type Events struct {
-	// Changing: a change of the cluster is about to be made. due is its planned time.
-	Changing []func(op sim.Op, object runtime.Object, due time.Time)
+	// Changing: a change of the cluster is about to be made.
+	Changing []func(mirror.Change)
 	// Awaited: the kernel's watcher waits for the change that is about to be made.
 	Awaited []func()
 	// Visible: the kernel shows a change.
@@ -31,11 +32,18 @@ type Events struct {
 	Opened []func(context.Context) error
 	// Restarting: the subject is about to be stopped and started again.
 	Restarting []func(context.Context)
+
+	last mirror.Change
 }
 
-// Change reports a change that is about to be made.
+// Change reports a change that is about to be made. due is its planned time.
 func (e *Events) Change(op sim.Op, object runtime.Object, due time.Time) {
+	number := e.last.Number
+	if !due.Equal(e.last.Due) {
+		number++
+	}
+	e.last = mirror.Change{Number: number, Due: due, Op: op, Object: object}
 	for _, listen := range e.Changing {
-		listen(op, object, due)
+		listen(e.last)
 	}
 }

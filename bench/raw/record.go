@@ -29,7 +29,10 @@ type Record struct {
 	Sync   int    `json:"sync,omitempty"`   // sequence number of its sync, from 1, within the repetition and family
 	Kind   string `json:"kind,omitempty"`   // full or partial, of that sync
 	Family string `json:"family,omitempty"` // IPv4 or IPv6
-	Table  string `json:"table,omitempty"`  // nat or filter, of rules and chains
+	// Change that a time belongs to: the number of its moment in the repetition, from 1. Changes due at one time share it;
+	// Service is whose endpoints changed. 0: of no change, or of a run before changes had numbers.
+	Change int    `json:"change,omitempty"`
+	Table  string `json:"table,omitempty"` // nat or filter, of rules and chains
 	// Position is the dispatch position of a first_packet: 1 is the first Service, -1 the miss, 0 an empty ruleset.
 	Position *int `json:"position,omitempty"`
 	// Target is the kind of destination of a first_packet if it is no plain cluster IP: one of scenarios.Probe.Kinds. It
@@ -43,7 +46,7 @@ type Record struct {
 	// Outcome of a flow: empty (answered by an endpoint that it may reach), refused, timeout, reset, or misrouted. For
 	// new_endpoint_delay also "not yet": no answer by the end of the observation, so Value is a lower bound.
 	Outcome string `json:"outcome,omitempty"`
-	Service string `json:"service,omitempty"` // "namespace/name:port", of flows, endpoints and violations
+	Service string `json:"service,omitempty"` // "namespace/name:port", of flows, endpoints and violations; "namespace/name" of a change
 	// Fault that a record belongs to: the step's name and the fault, "5:fault flush nat".
 	Fault     string `json:"fault,omitempty"`
 	Task      string `json:"task,omitempty"`      // that the kernel named in a kernel_stall
@@ -77,7 +80,7 @@ func (r *Record) check() error {
 	switch {
 	case !within(r.Value, mostValue), !within(r.Uncertainty, mostValue):
 		return fmt.Errorf("metric %s: value %g, uncertainty %g: no measured value is beyond %g", r.Metric, r.Value, r.Uncertainty, mostValue)
-	case !within(r.At, mostCount), !within(r.Endpoints, mostCount), !within(float64(r.Services), mostCount), !within(float64(r.Sync), mostCount),
+	case !within(r.At, mostCount), !within(r.Endpoints, mostCount), !within(float64(r.Services), mostCount), !within(float64(r.Sync), mostCount), !within(float64(r.Change), mostCount),
 		!within(float64(r.Bytes), mostValue), !within(float64(r.Share), 100), r.Position != nil && !within(float64(*r.Position), mostCount):
 		return fmt.Errorf("metric %s: at %g s, %d Services, %g endpoints, sync %d, %d bytes, share %d: one of them is beyond what a run can have",
 			r.Metric, r.At, r.Services, r.Endpoints, r.Sync, r.Bytes, r.Share)

@@ -6,9 +6,8 @@ import (
 	"context"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
-
 	"synclab/bench/fault"
+	"synclab/bench/mirror"
 	"synclab/bench/pass"
 	"synclab/bench/probe"
 	"synclab/bench/subject"
@@ -18,7 +17,6 @@ import (
 	"synclab/bench/verify/check"
 	"synclab/proxier"
 	"synclab/scenarios"
-	"synclab/sim"
 	"synclab/sim/world"
 )
 
@@ -111,7 +109,7 @@ func New(e *pass.Env) *Parts {
 	r.Flows.Met = r.Checks.Count
 	// The order of listeners matters: flows and faults hear of a change before the kernel's watcher awaits it.
 	e.Events = pass.Events{
-		Changing:   []func(sim.Op, runtime.Object, time.Time){r.Faults.Changing, r.Flows.Changing, r.Host.Changing, r.Checks.Changing},
+		Changing:   []func(mirror.Change){r.Faults.Changing, r.Flows.Changing, r.Host.Changing, r.Checks.Changing},
 		Awaited:    []func(){r.Faults.Awaited},
 		Visible:    []func(visible.VisibleChange){r.Flows.Visible, r.Faults.Visible, r.Host.Visible},
 		Synced:     []func(proxier.Sync){r.Faults.Synced},

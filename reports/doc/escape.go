@@ -107,17 +107,3 @@ func longest(text string) (most int) {
 	}
 	return most
 }
-
-// number matches what a spreadsheet takes for a number.
-var number = regexp.MustCompile(`^[+-]?[0-9.]+(e[+-]?[0-9]+)?$`)
-
-// CSVCell is a cell that no spreadsheet takes for a formula: a quote in front makes it a text.
-func CSVCell(text string) string {
-	if text != "" && strings.ContainsRune("=+-@\t\r", rune(text[0])) && !number.MatchString(text) {
-		text = "'" + text
-	}
-	return divided.ReplaceAllString(text, "$1'$2")
-}
-
-// divided are formulas behind what some spreadsheets take for the end of a cell.
-var divided = regexp.MustCompile(`([;\t]\s*)([=+@-])`)

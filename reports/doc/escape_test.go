@@ -37,14 +37,6 @@ func TestVisible(t *testing.T) {
 	}
 }
 
-func TestCSVCell(t *testing.T) {
-	for text, want := range map[string]string{"=1+1": "'=1+1", "+cmd": "'+cmd", "-x": "'-x", "@a": "'@a", "\tx": "'\tx", "-1.5": "-1.5", "+2": "+2", "1e-9": "1e-9", "-1e+9": "-1e+9", "a=b": "a=b", "": "", "-": "'-", "x;=1+1;y;\t@a": "x;'=1+1;y;\t'@a"} {
-		if got := CSVCell(text); got != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
-		}
-	}
-}
-
 // dangers are what no text may become in Markdown, outside of code.
 var dangers = regexp.MustCompile("(?m)^#|^```|^ {0,3}>|^\\s*[-+*] .*\\n^ {4,}|(^|[^\\\\])!?\\[[^\\]]*\\]\\(|<[^!]|(^|[^\\pL\\pN_])@[\\pL\\pN]|#[\\pN]")
 

@@ -118,7 +118,7 @@ func pace(samples *records.Samples) (sync, gap float64) {
 	type span struct {
 		from, to float64 // due times
 		until    float64 // the last change is visible
-		changes  map[float64]bool
+		changes  map[int]bool
 	}
 	spans := map[records.Repetition]*span{}
 	for _, r := range samples.Records {
@@ -128,11 +128,11 @@ func pace(samples *records.Samples) (sync, gap float64) {
 		of := records.Repetition{Run: r.Run, Rep: r.Rep}
 		due := r.At - r.Value
 		if spans[of] == nil {
-			spans[of] = &span{from: due, to: due, changes: map[float64]bool{}}
+			spans[of] = &span{from: due, to: due, changes: map[int]bool{}}
 		}
 		own := spans[of]
 		own.from, own.to, own.until = min(own.from, due), max(own.to, due), max(own.until, r.At)
-		own.changes[math.Round(due*1e4)] = true // changes due at one time are one
+		own.changes[r.Change] = true
 	}
 	gaps, syncs := estimate.Sample{}, estimate.Sample{}
 	for of, own := range spans {

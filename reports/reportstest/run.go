@@ -108,7 +108,7 @@ func (w *syntheticWriter) put(at float64, metric raw.Metric, value float64, unit
 		value = math.Round(value*1e9) / 1e9
 	}
 	r.At, r.Metric, r.Value, r.Unit = at, metric, value, unit
-	r.Kind, r.Sync, r.Table, r.Position, r.Error, r.Step, r.Share = more.Kind, more.Sync, more.Table, more.Position, more.Error, more.Step, more.Share
+	r.Change, r.Kind, r.Sync, r.Table, r.Position, r.Error, r.Step, r.Share = more.Change, more.Kind, more.Sync, more.Table, more.Position, more.Error, more.Step, more.Share
 	w.encode(r)
 }
 
@@ -245,7 +245,7 @@ func (w *syntheticWriter) churn(s Subject, start float64) {
 			next = max(begin+period, end)
 		}
 		for done < w.y.Churn && start+float64(done)/20 <= begin {
-			w.put(end, raw.NetworkProgrammingLatency, end-(start+float64(done)/20), "s", raw.Record{Kind: kind, Sync: w.sync, Step: "2:churn"})
+			w.put(end, raw.NetworkProgrammingLatency, end-(start+float64(done)/20), "s", raw.Record{Kind: kind, Sync: w.sync, Step: "2:churn", Change: done + 1})
 			done++
 		}
 	}

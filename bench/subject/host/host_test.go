@@ -14,6 +14,7 @@ import (
 
 	"synclab/bench/lab/netns"
 	"synclab/bench/lab/shim"
+	"synclab/bench/mirror"
 	"synclab/bench/pass"
 	"synclab/bench/subject"
 	"synclab/bench/subject/visible"
@@ -129,14 +130,15 @@ func TestSightsAreRecordedForWhatTheyAre(t *testing.T) {
 	var out bytes.Buffer
 	h := &Host{Env: &pass.Env{Clock: clock.RealClock{}, Started: time.Now(), Messages: pass.NewMessageWriter(&out)}, Harness: &Harness{}}
 	due := h.Started.Add(time.Second)
-	h.Visible(visible.VisibleChange{Op: sim.Update, Due: due, Visible: due.Add(250 * time.Millisecond)})
-	h.Visible(visible.VisibleChange{Op: sim.Update, Due: due, Visible: due.Add(500 * time.Millisecond), Since: due.Add(250 * time.Millisecond)})
-	h.Visible(visible.VisibleChange{Op: sim.Update, Due: due, Visible: due.Add(125 * time.Millisecond), Undone: true})
+	change := mirror.Change{Number: 3, Op: sim.Update, Due: due}
+	h.Visible(visible.VisibleChange{Change: change, Visible: due.Add(250 * time.Millisecond)})
+	h.Visible(visible.VisibleChange{Change: change, Visible: due.Add(500 * time.Millisecond), Since: due.Add(250 * time.Millisecond)})
+	h.Visible(visible.VisibleChange{Change: change, Visible: due.Add(125 * time.Millisecond), Undone: true})
 	said := out.String()
 	for _, want := range []string{
-		`"metric":"network_programming_latency","value":0.25,"unit":"s"}`,
-		`"metric":"network_programming_latency","value":0.5,"unit":"s","uncertainty":0.25}`,
-		`"metric":"change_reverted","value":0.125,"unit":"s"}`,
+		`"metric":"network_programming_latency","value":0.25,"unit":"s","change":3}`,
+		`"metric":"network_programming_latency","value":0.5,"unit":"s","change":3,"uncertainty":0.25}`,
+		`"metric":"change_reverted","value":0.125,"unit":"s","change":3}`,
 	} {
 		if strings.Count(said, want) != 1 {
 			t.Errorf("not once: %s\n%s", want, said)

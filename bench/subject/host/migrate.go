@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"synclab/bench/mirror"
 	"synclab/bench/pass"
 	"synclab/bench/raw"
 	"synclab/bench/subject"
@@ -45,10 +46,10 @@ func (r *Host) Migrate(ctx context.Context, to subject.Spec, gap time.Duration, 
 	r.Harness.awaitAgain(began)
 	objects := r.World.Objects()
 	for _, slice := range objects.Slices {
-		r.Harness.Visible.Changed(sim.Add, slice, began)
+		r.Harness.Visible.Changed(mirror.Change{Op: sim.Add, Object: slice, Due: began})
 	}
 	for _, svc := range objects.Services {
-		r.Harness.Visible.Changed(sim.Add, svc, began)
+		r.Harness.Visible.Changed(mirror.Change{Op: sim.Add, Object: svc, Due: began})
 	}
 	if to.Own {
 		if err := r.openSyncLog(ctx); err != nil {

@@ -9,10 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
-
 	"synclab/bench/lab/netns"
 	"synclab/bench/lab/process"
+	"synclab/bench/mirror"
 	"synclab/bench/outfile"
 	"synclab/bench/pass"
 	"synclab/bench/raw"
@@ -215,8 +214,8 @@ func (r *Host) open(ctx context.Context) error {
 }
 
 // Changing notifies the watcher of the kernel of a change that is about to be made.
-func (r *Host) Changing(op sim.Op, object runtime.Object, due time.Time) {
-	if r.Harness != nil && r.Harness.Visible.Changed(op, object, due) {
+func (r *Host) Changing(c mirror.Change) {
+	if r.Harness != nil && r.Harness.Visible.Changed(c) {
 		for _, listen := range r.Events.Awaited {
 			listen()
 		}
@@ -235,7 +234,10 @@ func (r *Host) Visible(s visible.VisibleChange) {
 	cold.mu.Unlock()
 	if !first {
 		at := s.Visible.Sub(r.Started).Seconds()
-		rec, metric := raw.Record{At: at, Family: string(s.Family), Method: methodOf(s.ByPackets)}, raw.NetworkProgrammingLatency
+		rec, metric := raw.Record{At: at, Family: string(s.Family), Method: methodOf(s.ByPackets), Change: s.Number}, raw.NetworkProgrammingLatency
+		if s.Service.Name != "" {
+			rec.Service = s.Service.String()
+		}
 		switch since := s.Since; {
 		case s.Undone:
 			metric = raw.ChangeReverted

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"synclab/bench/lab/netns"
+	"synclab/bench/mirror"
 	"synclab/proxier"
 	"synclab/proxier/config"
 	"synclab/proxier/iptables"
@@ -197,8 +198,8 @@ func BenchmarkPolling(b *testing.B) {
 			}
 			defer w.Close()
 			s := slice("never", "1")
-			w.Changed(sim.Add, s, time.Time{})
-			w.Changed(sim.Add, service("never"), time.Now())
+			w.Changed(mirror.Change{Op: sim.Add, Object: s, Due: time.Time{}})
+			w.Changed(mirror.Change{Op: sim.Add, Object: service("never"), Due: time.Now()})
 			before := cpuTime(b)
 			for b.Loop() {
 				time.Sleep(time.Second)

@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"synclab/bench/lab/netns"
+	"synclab/bench/mirror"
 	"synclab/bench/seeds"
 	"synclab/proxier"
 	"synclab/proxier/config"
@@ -68,10 +69,10 @@ func newPlay(t *testing.T, objects *sim.Objects, reader string) *play {
 	}
 	t.Cleanup(p.Watcher.Close)
 	for _, o := range objects.Services {
-		p.Changed(sim.Add, o, time.Time{})
+		p.Changed(mirror.Change{Op: sim.Add, Object: o, Due: time.Time{}})
 	}
 	for _, o := range objects.Slices {
-		p.Changed(sim.Add, o, time.Time{})
+		p.Changed(mirror.Change{Op: sim.Add, Object: o, Due: time.Time{}})
 	}
 	if err := p.cluster.Load(t.Context(), objects); err != nil {
 		t.Fatal(err)
@@ -147,7 +148,7 @@ func (p *play) change(c sim.Change) {
 		due = p.last.Add(1)
 	}
 	p.last = due
-	if p.Changed(c.Op, c.Object, due) {
+	if p.Changed(mirror.Change{Op: c.Op, Object: c.Object, Due: due}) {
 		p.awaited[due] = map[corev1.IPFamily]bool{}
 	}
 	if err := p.cluster.Apply(p.t.Context(), c); err != nil {

@@ -5,16 +5,16 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"synclab/bench/mirror"
 	"synclab/proxier/tracker"
-	"synclab/sim"
 )
 
 // VisibleChange is one change that became visible in one family, in all ports of its Service with changed endpoints.
 type VisibleChange struct {
-	Due, Visible time.Time
+	mirror.Change // as it was passed to Changed
+	Visible       time.Time
 	// Since is set if only a read revealed the commit. Then Visible is the end of that read. Since is the latest time
 	// when the kernel was known not to have the change: when the change was made, or the previous read started.
 	Since time.Time
@@ -33,8 +33,6 @@ type VisibleChange struct {
 	ByPackets bool
 	Family    corev1.IPFamily
 	Service   types.NamespacedName // empty if the Node's zone changed
-	Op        sim.Op               // the operation on the Service, the EndpointSlice or the Node
-	Object    runtime.Object       // the object that was passed to Changed
 }
 
 // Uncertainty returns how much earlier than Visible the change may have been visible.

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/lab/netns"
+	"synclab/bench/mirror"
 	"synclab/proxier/iptables"
 	"synclab/sim"
 )
@@ -115,8 +116,8 @@ func TestUnrecognisedRules(t *testing.T) {
 			defer w.Close()
 			svc, endpoints := service("plain"), slice("plain", "1")
 			svc.Namespace, endpoints.Namespace = "shop", "shop"
-			w.Changed(sim.Add, svc, time.Time{})
-			w.Changed(sim.Add, endpoints, time.Time{})
+			w.Changed(mirror.Change{Op: sim.Add, Object: svc, Due: time.Time{}})
+			w.Changed(mirror.Change{Op: sim.Add, Object: endpoints, Due: time.Time{}})
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 			defer cancel()
 			text := w.Wait(ctx).Error()

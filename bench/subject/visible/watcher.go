@@ -8,12 +8,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
 
 	"synclab/bench/mirror"
 	"synclab/proxier/plan"
-	"synclab/sim"
 )
 
 // Options of a Watcher. The fields document the meaning of zero values.
@@ -153,13 +151,13 @@ func (w *Watcher) Close() {
 // of them. It uses Services, EndpointSlices, and the zone of the subject's Node. due is the change's scheduled time.
 // With a zero due, as for a cluster's initial state, the change is awaited but not reported. Changed reports whether
 // the change is awaited; a change that alters no port's endpoints is not. The caller must not modify objects.
-func (w *Watcher) Changed(op sim.Op, object runtime.Object, due time.Time) (awaited bool) {
+func (w *Watcher) Changed(c mirror.Change) (awaited bool) {
 	now := w.opts.Clock.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	places, _ := w.reader.(placed)
 	changes := map[corev1.IPFamily]*change{} // made for the first changed port of a family
-	for _, about := range w.cluster.Changed(op, object, now) {
+	for _, about := range w.cluster.Changed(c.Op, c.Object, now) {
 		if places != nil {
 			places.place(about.Family, about.Name, about.After)
 		}
@@ -173,7 +171,7 @@ func (w *Watcher) Changed(op sim.Op, object runtime.Object, due time.Time) (awai
 			w.ports[key] = p
 		}
 		if changes[about.Family] == nil {
-			changes[about.Family] = &change{made: now, seen: VisibleChange{Due: due, Family: about.Family, Service: mirror.ServiceOf(object), Op: op, Object: object}}
+			changes[about.Family] = &change{made: now, seen: VisibleChange{Change: c, Family: about.Family, Service: mirror.ServiceOf(c.Object)}}
 		}
 		w.await(p, to, changes[about.Family])
 	}

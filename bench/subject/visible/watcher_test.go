@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"synclab/bench/lab/netns"
+	"synclab/bench/mirror"
 	"synclab/proxier/tracker"
 	"synclab/sim"
 )
@@ -112,9 +113,9 @@ func (b *bed) at(ms int) *bed {
 func (b *bed) change(op sim.Op, object any) bool {
 	switch o := object.(type) {
 	case *corev1.Service:
-		return b.Changed(op, o, b.clock.Now())
+		return b.Changed(mirror.Change{Op: op, Object: o, Due: b.clock.Now()})
 	case *discoveryv1.EndpointSlice:
-		return b.Changed(op, o, b.clock.Now())
+		return b.Changed(mirror.Change{Op: op, Object: o, Due: b.clock.Now()})
 	}
 	b.t.Fatalf("%T", object)
 	return false
@@ -290,10 +291,10 @@ func TestDeletedAndMadeAgain(t *testing.T) {
 
 func TestNoOpsAndUnreported(t *testing.T) {
 	b := newBed(t)
-	if b.Changed(sim.Add, slice("a", "1"), time.Time{}) {
+	if b.Changed(mirror.Change{Op: sim.Add, Object: slice("a", "1"), Due: time.Time{}}) {
 		t.Error("a slice without a Service was awaited")
 	}
-	if !b.Changed(sim.Add, service("a"), time.Time{}) {
+	if !b.Changed(mirror.Change{Op: sim.Add, Object: service("a"), Due: time.Time{}}) {
 		t.Error("a first state was not awaited")
 	}
 	b.at(1).commit("IPv4 ns/a:http=1").saw()
@@ -348,7 +349,7 @@ func TestNodeMovesToAnotherZone(t *testing.T) {
 	b.change(sim.Add, s)
 	b.at(1).commit("IPv4 ns/a:http=1,2").saw("Add a IPv4 due 0 visible 1")
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-0", Labels: map[string]string{corev1.LabelTopologyZone: "west"}}}
-	if !b.at(2).Changed(sim.Update, node, b.clock.Now()) || b.Changed(sim.Update, node, b.clock.Now()) {
+	if !b.at(2).Changed(mirror.Change{Op: sim.Update, Object: node, Due: b.clock.Now()}) || b.Changed(mirror.Change{Op: sim.Update, Object: node, Due: b.clock.Now()}) {
 		t.Error("the node's zone is awaited when it changes")
 	}
 	b.at(3).commit("IPv4 ns/a:http=2").saw("Update  IPv4 due 2 visible 3")
@@ -593,14 +594,15 @@ func TestGenerationBeforeItsRules(t *testing.T) {
 // or the start of a read that missed it.
 func TestUncertainty(t *testing.T) {
 	at := func(ms int) time.Time { return epoch.Add(time.Duration(ms) * time.Millisecond) }
+	due10 := mirror.Change{Due: at(10)}
 	for _, c := range []struct {
 		seen VisibleChange
 		want int
 	}{
-		{VisibleChange{Due: at(10), Visible: at(50), Polled: at(49)}, 1},
-		{VisibleChange{Due: at(10), Visible: at(50), Polled: at(3)}, 40},
-		{VisibleChange{Due: at(10), Visible: at(50), Polled: at(60)}, 0},
-		{VisibleChange{Due: at(10), Visible: at(50), Polled: at(49), Since: at(30)}, 20},
+		{VisibleChange{Change: due10, Visible: at(50), Polled: at(49)}, 1},
+		{VisibleChange{Change: due10, Visible: at(50), Polled: at(3)}, 40},
+		{VisibleChange{Change: due10, Visible: at(50), Polled: at(60)}, 0},
+		{VisibleChange{Change: due10, Visible: at(50), Polled: at(49), Since: at(30)}, 20},
 	} {
 		if got := c.seen.Uncertainty(); got != time.Duration(c.want)*time.Millisecond {
 			t.Errorf("%+v: %v, want %d ms", c.seen, got, c.want)

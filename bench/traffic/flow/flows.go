@@ -13,11 +13,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"synclab/bench/fault"
 	"synclab/bench/lab/netns"
+	"synclab/bench/mirror"
 	"synclab/bench/pass"
 	"synclab/bench/raw"
 	"synclab/bench/subject/host"
@@ -203,8 +203,8 @@ func (r *Flows) Close() error {
 }
 
 // Changing notifies the pods, and the stream if one runs, of a change that is about to be made.
-func (r *Flows) Changing(op sim.Op, object runtime.Object, due time.Time) {
-	if slice, ok := object.(*discoveryv1.EndpointSlice); ok && op != sim.Delete && r.pods != nil {
+func (r *Flows) Changing(c mirror.Change) {
+	if slice, ok := c.Object.(*discoveryv1.EndpointSlice); ok && c.Op != sim.Delete && r.pods != nil {
 		if err := r.pods.Listen(r.newPorts(slice)); err != nil { // before a flow can reach the endpoint
 			r.Fail(err)
 		}
@@ -213,7 +213,7 @@ func (r *Flows) Changing(op sim.Op, object runtime.Object, due time.Time) {
 	if checker == nil {
 		return
 	}
-	added, focus := checker.Changed(op, object, due, r.Clock.Now())
+	added, focus := checker.Changed(c.Op, c.Object, c.Due, r.Clock.Now())
 	if err := r.pods.Follow(added, focus, nil); err != nil {
 		r.Fail(err)
 	}

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
@@ -42,8 +41,8 @@ const (
 const deliveryBound = 10 * time.Second
 
 // Changing keeps the names of the Services that change once a subject runs.
-func (r *Checks) Changing(_ sim.Op, object runtime.Object, _ time.Time) {
-	name := mirror.ServiceOf(object)
+func (r *Checks) Changing(c mirror.Change) {
+	name := mirror.ServiceOf(c.Object)
 	if r.Host.Subject == nil || name.Name == "" {
 		return
 	}

@@ -381,3 +381,22 @@ func TestClosestByFamily(t *testing.T) {
 		}
 	}
 }
+
+// Clone is rule.Tables.Clone.
+func (s Saved) Clone() Saved { return Saved(rule.Tables(s).Clone()) }
+
+// Clone returns a deep copy.
+func (t *NftTable) Clone() *NftTable {
+	c := *t
+	c.Sets, c.Rules = map[string]map[string]string{}, map[string]int{}
+	for name, elements := range t.Sets {
+		c.Sets[name] = map[string]string{}
+		for key, value := range elements {
+			c.Sets[name][key] = value
+		}
+	}
+	for chain, n := range t.Rules {
+		c.Rules[chain] = n
+	}
+	return &c
+}

@@ -106,22 +106,6 @@ func nftOfModel(m *nftables.Model) *NftTable {
 	return t
 }
 
-// Clone returns a deep copy.
-func (t *NftTable) Clone() *NftTable {
-	c := *t
-	c.Sets, c.Rules = map[string]map[string]string{}, map[string]int{}
-	for name, elements := range t.Sets {
-		c.Sets[name] = map[string]string{}
-		for key, value := range elements {
-			c.Sets[name][key] = value
-		}
-	}
-	for chain, n := range t.Rules {
-		c.Rules[chain] = n
-	}
-	return &c
-}
-
 // The encoding of classes, IDs and slots of endpoints.
 const (
 	wordLen     = 4 // also the length of the blank word before a value

@@ -78,9 +78,6 @@ func (s Saved) Reachable() Saved {
 	return reachable
 }
 
-// Clone is rule.Tables.Clone.
-func (s Saved) Clone() Saved { return Saved(rule.Tables(s).Clone()) }
-
 // Compile prepares the proxier's own rules for the ruleset evaluator.
 func (s Saved) Compile(family corev1.IPFamily) (*walk.Rules, error) {
 	return walk.CompileIptables(family, rule.Tables(s.own()))
