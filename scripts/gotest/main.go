@@ -1,5 +1,5 @@
-// Command gotest runs "go test" and prints its output, with the numbers of passed, failed and skipped tests at the end.
-// With -skips, a skip that the list does not allow is a failure: a skipped test tests nothing, and is easily overlooked.
+// Command gotest runs "go test" by gotestsum, which prints its output. With -skips, a skip that the list does not allow is a
+// failure: a skipped test tests nothing, and is easily overlooked.
 //
 // A run on a machine that lacks tools writes its skipped tests with -later; it may skip what the list marks as "later:".
 // With -only, a run on a machine with the tools repeats exactly these tests, and fails if one of them does not run.
@@ -8,7 +8,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -82,47 +82,44 @@ func (o options) run(ctx context.Context, args []string) (ok bool, err error) {
 	return r.close() && ok, nil
 }
 
-// goTest runs go test and reads its events. ok: it succeeded.
+// goTest runs go test by gotestsum, which prints its output, and reads its events. ok: it succeeded.
 func (r *reader) goTest(ctx context.Context, args []string) (ok bool, err error) {
-	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-json"}, args...)...)
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
+	dir, err := os.MkdirTemp("", "gotest-")
 	if err != nil {
 		return false, err
 	}
-	if err := cmd.Start(); err != nil {
-		return false, err
-	}
-	err = r.read(out)
-	failed := cmd.Wait()
-	if err != nil {
-		return false, err
-	}
+	defer os.RemoveAll(dir)
+	events := filepath.Join(dir, "events.json")
+	cmd := exec.CommandContext(ctx, "go", append([]string{"tool", "gotestsum", "--format", "standard-quiet", "--jsonfile", events, "--"}, args...)...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	failed := cmd.Run()
 	if exit := (*exec.ExitError)(nil); failed != nil && !errors.As(failed, &exit) {
 		return false, failed
 	}
-	return failed == nil, nil
+	in, err := os.Open(events)
+	if err != nil {
+		return false, err
+	}
+	defer in.Close()
+	return failed == nil, r.read(in)
 }
 
 // event is one event of "go test -json" (go doc test2json).
-type event struct {
-	Action, Package, Test, Output, ImportPath string
-}
+type event struct{ Action, Package, Test, Output string }
 
-// key names a test, or a package outside of its tests.
+// key names a test.
 type key struct{ pkg, test string }
 
-// reader turns events into the output of "go test" without -json.
+// reader finds the skipped tests in events.
 type reader struct {
 	out    io.Writer
 	skips  *skips
-	output map[key][]string
+	output map[key][]string // of tests that run
 
-	packages, broken        int // broken: failed packages
-	passed, failed, skipped int
-	refused                 []string     // skips that are not allowed
-	later                   []key        // skipped tests
-	missing                 map[key]bool // tests of -only that have not run; nil: any tests run
+	packages, passed, failed int
+	refused                  []string     // skips that are not allowed
+	later                    []key        // skipped tests
+	missing                  map[key]bool // tests of -only that have not run; nil: any tests run
 }
 
 // expect makes it a failure if one of the tests of a package does not run.
@@ -136,86 +133,41 @@ func (r *reader) expect(packages map[string][]string) {
 }
 
 func (r *reader) read(in io.Reader) error {
-	lines := bufio.NewReader(in)
 	r.output = map[key][]string{}
-	for {
-		line, err := lines.ReadBytes('\n')
-		if len(line) > 0 {
-			var e event
-			if json.Unmarshal(line, &e) != nil {
-				r.out.Write(line) // print other text as it is
-			} else {
-				r.take(&e)
-			}
-		}
-		if errors.Is(err, io.EOF) {
+	for events := json.NewDecoder(in); ; {
+		var e event
+		if err := events.Decode(&e); errors.Is(err, io.EOF) {
 			return nil
-		}
-		if err != nil {
+		} else if err != nil {
 			return err
 		}
-	}
-}
-
-func (r *reader) take(e *event) {
-	k := key{e.Package, e.Test}
-	switch e.Action {
-	case "build-output":
-		fmt.Fprint(r.out, e.Output)
-	case "output":
-		r.output[k] = append(r.output[k], e.Output)
-	case "pass", "fail", "skip":
-		if e.Test != "" {
-			r.test(e.Action, k)
-		} else {
-			r.pkg(e.Action, k)
+		switch k := (key{e.Package, e.Test}); {
+		case e.Action == "output":
+			r.output[k] = append(r.output[k], e.Output)
+		case e.Action != "pass" && e.Action != "fail" && e.Action != "skip":
+		case e.Test == "":
+			r.packages++
+		default:
+			r.ended(e.Action, k)
 		}
 	}
 }
 
-// test handles the end of a test. Only failed tests are printed, together with their package.
-func (r *reader) test(action string, k key) {
+// ended handles the end of a test.
+func (r *reader) ended(action string, k key) {
 	delete(r.missing, k)
 	switch action {
 	case "pass":
 		r.passed++
-	case "skip":
-		r.skipped++
-		r.later = append(r.later, k)
-		if reason := reasonOf(r.output[k]); r.skips != nil && !r.skips.allow(k.pkg, k.test) {
-			r.refused = append(r.refused, fmt.Sprintf("%s %s: %s", k.pkg, k.test, reason))
-		}
 	case "fail":
 		r.failed++
-		r.output[key{k.pkg, ""}] = append(r.output[key{k.pkg, ""}], r.output[k]...)
+	default:
+		r.later = append(r.later, k)
+		if r.skips != nil && !r.skips.allow(k.pkg, k.test) {
+			r.refused = append(r.refused, fmt.Sprintf("%s %s: %s", k.pkg, k.test, reasonOf(r.output[k])))
+		}
 	}
 	delete(r.output, k)
-}
-
-// pkg handles the end of a package. Its last line begins with "ok", "FAIL" or "?".
-func (r *reader) pkg(action string, k key) {
-	r.packages++
-	lines := r.output[k]
-	delete(r.output, k)
-	if action == "fail" {
-		r.broken++
-		for test, text := range r.output { // tests without an end, when the binary exited
-			if test.pkg == k.pkg {
-				lines = append(text, lines...)
-				delete(r.output, test)
-			}
-		}
-		for _, line := range lines {
-			fmt.Fprint(r.out, line)
-		}
-		return
-	}
-	for _, line := range slices.Backward(lines) {
-		if strings.HasPrefix(line, "ok  \t") || strings.HasPrefix(line, "?   \t") {
-			fmt.Fprint(r.out, line)
-			return
-		}
-	}
 }
 
 // reasonOf returns the message of t.Skip: the line before "--- SKIP".
@@ -236,9 +188,9 @@ func reasonOf(lines []string) string {
 	return reason
 }
 
-// close prints the numbers, and reports whether the run succeeded.
+// close prints the numbers and what is wrong with skips, and reports whether nothing is.
 func (r *reader) close() bool {
-	fmt.Fprintf(r.out, "%d passed, %d failed, %d skipped\n", r.passed, max(r.failed, r.broken), r.skipped)
+	fmt.Fprintf(r.out, "%d passed, %d failed, %d skipped\n", r.passed, r.failed, len(r.later))
 	for _, text := range r.refused {
 		fmt.Fprintf(r.out, "skip that is not allowed: %s\n", text)
 	}
@@ -246,5 +198,5 @@ func (r *reader) close() bool {
 		fmt.Fprintf(r.out, "test that was skipped before, and did not run: %s %s\n", k.pkg, k.test)
 	}
 	ran := r.packages > 0 || r.missing != nil // nothing was skipped before
-	return ran && r.broken == 0 && len(r.refused) == 0 && len(r.missing) == 0
+	return ran && len(r.refused) == 0 && len(r.missing) == 0
 }

@@ -24,30 +24,21 @@ const events = `{"Action":"start","Package":"m/a"}
 {"Action":"pass","Package":"m/a"}
 `
 
-const bad = `{"Action":"output","Package":"m/b","Test":"TestBad","Output":"    b_test.go:3: why\n"}
-{"Action":"output","Package":"m/b","Test":"TestBad","Output":"--- FAIL: TestBad (0.00s)\n"}
-{"Action":"fail","Package":"m/b","Test":"TestBad"}
-{"Action":"output","Package":"m/b","Output":"FAIL\tm/b\t0.1s\n"}
-{"Action":"fail","Package":"m/b"}
-`
-
 func TestReader(t *testing.T) {
 	list := filepath.Join(t.TempDir(), "skips")
 	for _, c := range []struct {
 		name, events, skips string
 		later, ok           bool
-		says, saysNot       string
+		says                string
 	}{
-		{"without a list", events, "", false, true, "ok  \tm/a\t0.1s\n1 passed, 0 failed, 1 skipped\n", "RUN"},
-		{"allowed", events, "a TestSkipped needs what no CI has # and a comment\n", false, true, "", "not allowed"},
-		{"allowed by a pattern", events, "a TestSkipped/o* reason\n", false, true, "", "not allowed"},
-		{"another test is allowed", events, "a TestSkip reason\n", false, false, "skip that is not allowed: m/a TestSkipped/one: no nft here\n", ""},
-		{"another package is allowed", events, "b TestSkipped reason\n", false, false, "not allowed", ""},
-		{"a failure", events + bad, "", false, false, "    b_test.go:3: why\n--- FAIL: TestBad (0.00s)\nFAIL\tm/b", "RUN"},
-		{"the build fails", `{"Action":"build-output","ImportPath":"m/c","Output":"c.go:1: no\n"}` + "\n" + `{"Action":"fail","Package":"m/c"}`, "", false, false, "c.go:1: no", ""},
-		{"allowed until later", events, "a TestSkipped later: needs nft\n", true, true, "", "not allowed"},
-		{"it is later", events, "a TestSkipped later: needs nft\n", false, false, "skip that is not allowed: m/a TestSkipped/one: no nft here\n", ""},
-		{"nothing ran", "", "", false, false, "0 passed, 0 failed", ""},
+		{"without a list", events, "", false, true, ""},
+		{"allowed", events, "a TestSkipped needs what no CI has # and a comment\n", false, true, ""},
+		{"allowed by a pattern", events, "a TestSkipped/o* reason\n", false, true, ""},
+		{"another test is allowed", events, "a TestSkip reason\n", false, false, "skip that is not allowed: m/a TestSkipped/one: no nft here\n"},
+		{"another package is allowed", events, "b TestSkipped reason\n", false, false, "not allowed"},
+		{"allowed until later", events, "a TestSkipped later: needs nft\n", true, true, ""},
+		{"it is later", events, "a TestSkipped later: needs nft\n", false, false, "skip that is not allowed: m/a TestSkipped/one: no nft here\n"},
+		{"nothing ran", "", "", false, false, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var out bytes.Buffer
@@ -67,8 +58,8 @@ func TestReader(t *testing.T) {
 			if ok := r.close(); ok != c.ok {
 				t.Errorf("ok %v, want %v", ok, c.ok)
 			}
-			if !strings.Contains(out.String(), c.says) || c.saysNot != "" && strings.Contains(out.String(), c.saysNot) {
-				t.Errorf("output:\n%s\nwant %q, and not %q", &out, c.says, c.saysNot)
+			if !strings.Contains(out.String(), c.says) || c.says == "" && strings.Count(out.String(), "\n") > 1 {
+				t.Errorf("output:\n%s\nwant %q", &out, c.says)
 			}
 		})
 	}
