@@ -7,9 +7,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
 
 	"synclab/bench/verify/conform"
 )
@@ -29,6 +31,9 @@ var comparedInputs = []string{
 	"slice-ports.yaml", "support-bundle", "tcp-only.yaml", "two-slices.yaml", "workloads.yaml",
 }
 
+// atOnce is how many programs a test runs at once that wait for most of their time.
+const atOnce = 4
+
 // TestCorpusOfObjects takes each input through the commands. testdata/corpus.txt has the outcomes: the status, and the
 // lines on what was left out.
 func TestCorpusOfObjects(t *testing.T) {
@@ -47,37 +52,51 @@ func TestCorpusOfObjects(t *testing.T) {
 		t.Fatalf("%d inputs, %v", len(entries), err)
 	}
 	_, lacking := conform.Variants()
-	var got strings.Builder
-	for _, entry := range entries {
-		input := filepath.Join(dir, entry.Name())
+	var lackingNamespace atomic.Pointer[string]
+	outcomes := make([]strings.Builder, len(entries))
+	var inputs errgroup.Group
+	inputs.SetLimit(atOnce)
+	for i, entry := range entries {
 		if entry.Name() == "outcomes.txt" {
 			continue
 		}
-		fmt.Fprintf(&got, "%s\n", entry.Name())
-		try := func(args ...string) int {
-			status, _, stderr := invoke(t, append(args, "-f", input)...)
-			if strings.Contains(stderr, "not available") && os.Getenv("SYNCLAB_REQUIRE_NAMESPACE") == "" {
-				t.Skip(stderr)
-			}
-			for _, leak := range []string{"goroutine ", "panic:", "interface {}", "unmarshal", "context deadline exceeded"} {
-				if strings.Contains(stderr, leak) {
-					t.Errorf("%s, %s: %q in\n%s", args[0], entry.Name(), leak, stderr)
+		inputs.Go(func() error {
+			input, got := filepath.Join(dir, entry.Name()), &outcomes[i]
+			fmt.Fprintf(got, "%s\n", entry.Name())
+			try := func(args ...string) int {
+				status, _, stderr := invoke(t, append(args, "-f", input)...)
+				if strings.Contains(stderr, "not available") && os.Getenv("SYNCLAB_REQUIRE_NAMESPACE") == "" {
+					lackingNamespace.Store(&stderr)
 				}
+				for _, leak := range []string{"goroutine ", "panic:", "interface {}", "unmarshal", "context deadline exceeded"} {
+					if strings.Contains(stderr, leak) {
+						t.Errorf("%s, %s: %q in\n%s", args[0], entry.Name(), leak, stderr)
+					}
+				}
+				fmt.Fprintf(got, "\t%s: %d%s\n", args[0], status, remarks(stderr, dir))
+				return status
 			}
-			fmt.Fprintf(&got, "\t%s: %d%s\n", args[0], status, remarks(stderr, dir))
-			return status
-		}
-		if try("rules") != exitDone {
-			continue // the others read the input in the same way: see TestNothingToRead
-		}
-		try("plan", "--churn", "1", "--subjects", "synclab/nftables", "--dry-run")
-		try("run", scenario, "--reps", "1", "--subjects", "synclab/iptables-legacy", "--out", filepath.Join(t.TempDir(), "run"))
-		if lacking == nil {
-			try("conform", "--variant", "legacy")
-		}
-		if lacking == nil && slices.Contains(comparedInputs, entry.Name()) {
-			try("compare", scenario, "--reps", "1", "--subjects", "kube-proxy/iptables-legacy,synclab/nftables", "--out", filepath.Join(t.TempDir(), "compare"))
-		}
+			if try("rules") != exitDone {
+				return nil // the others read the input in the same way: see TestNothingToRead
+			}
+			try("plan", "--churn", "1", "--subjects", "synclab/nftables", "--dry-run")
+			try("run", scenario, "--reps", "1", "--subjects", "synclab/iptables-legacy", "--out", filepath.Join(t.TempDir(), "run"))
+			if lacking == nil {
+				try("conform", "--variant", "legacy")
+			}
+			if lacking == nil && slices.Contains(comparedInputs, entry.Name()) {
+				try("compare", scenario, "--reps", "1", "--subjects", "kube-proxy/iptables-legacy,synclab/nftables", "--out", filepath.Join(t.TempDir(), "compare"))
+			}
+			return nil
+		})
+	}
+	_ = inputs.Wait()
+	var got strings.Builder
+	for i := range outcomes {
+		got.WriteString(outcomes[i].String())
+	}
+	if why := lackingNamespace.Load(); why != nil {
+		t.Skip(*why)
 	}
 	if lacking != nil {
 		t.Skip("without kube-proxy the outcomes are not whole: ", lacking)
