@@ -18,37 +18,45 @@ const (
 	Partial Kind = "partial"
 )
 
-// Sync describes one sync, successful or failed.
+// Sync describes one sync, successful or failed. The sync log has it as JSON: see synclog.go.
 type Sync struct {
-	Family corev1.IPFamily
-	Seq    int // from 1, within the family
-	Kind   Kind
+	Family corev1.IPFamily `json:"family"`
+	Seq    int             `json:"seq"` // from 1, within the family and the process
+	Kind   Kind            `json:"kind"`
 	// Reason of a full sync: start, drift, addresses, refused, interval, topology, failure, size. A partial sync has
 	// changes.
-	Reason string
+	Reason string `json:"reason"`
 	// Queued is when the first of its changes reached the tracker; zero when the sync had no changes.
-	Queued time.Time
+	Queued time.Time `json:"queued,omitzero"`
 	// Started to Finished is the whole sync as kube-proxy counts it, including health checks, metrics and the cleanup
 	// of stale UDP flows. Written is when the kernel had all rules; zero when the sync failed.
-	Started, Written, Finished time.Time
+	Started  time.Time `json:"started"`
+	Written  time.Time `json:"written,omitzero"`
+	Finished time.Time `json:"finished"`
 	// Plan, Encode and Jumps are the proxier's phases. Plan begins at Started and includes taking the changes from the
 	// tracker, which merges EndpointSlices. Jumps includes the tools that ran for the base chains.
-	Plan, Encode, Jumps time.Duration
+	Plan   time.Duration `json:"plan_ns"`
+	Encode time.Duration `json:"encode_ns"`
+	Jumps  time.Duration `json:"jumps_ns"`
 	// Runs are the runs of iptables-restore: one, unless a sync was split or something had to be isolated.
-	Runs []backend.Run
+	Runs []backend.Run `json:"runs,omitempty"`
 	// Installed counts the proxier's rules in the tables, and Sent those that this sync sent; see backend.Result.
-	Installed, Sent map[backend.Table]backend.Count
+	Installed map[backend.Table]backend.Count `json:"installed,omitempty"`
+	Sent      map[backend.Table]backend.Count `json:"sent,omitempty"`
 	// Services and Endpoints are the numbers that are known after the sync.
-	Services, Endpoints int
+	Services  int `json:"services"`
+	Endpoints int `json:"endpoints"`
 	// Changes is the number of Services that differed. Events is the number of informer events behind them. Pending is
 	// the number of Services with newer events, left for the next sync.
-	Changes, Events, Pending int
+	Changes int `json:"changes"`
+	Events  int `json:"events"`
+	Pending int `json:"pending"`
 	// TriggerTimes are the trigger times of the changes that are now visible, where they are known.
-	TriggerTimes []time.Time
+	TriggerTimes []time.Time `json:"triggerTimes,omitempty"`
 	// Refused lists the Service ports whose rules differ from the desired ones, because the kernel or the tool refused
 	// them.
-	Refused []Refusal
-	Err     error
+	Refused []Refusal `json:"refused,omitempty"`
+	Err     error     `json:"-"` // as text in the log
 }
 
 // Duration returns the time from Started to Finished.

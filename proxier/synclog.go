@@ -9,68 +9,49 @@ import (
 	"io"
 	"iter"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"synclab/proxier/backend"
 	"synclab/proxier/tracker"
 )
 
-// SyncRecord is one line of a sync log: a Sync in a form that another process can read. Errors are text. Times are
-// wall-clock times. Durations are in nanoseconds.
-type SyncRecord struct {
-	Family corev1.IPFamily `json:"family"`
-	Seq    int             `json:"seq"` // from 1, within the family and the process
-	Kind   Kind            `json:"kind"`
-	Reason string          `json:"reason"`
-	// Queued is absent when the sync had no changes.
-	Queued  time.Time `json:"queued,omitzero"`
-	Started time.Time `json:"started"`
-	// Written is when the kernel had all rules; absent when the sync failed.
-	Written  time.Time     `json:"written,omitzero"`
-	Finished time.Time     `json:"finished"`
-	Plan     time.Duration `json:"plan_ns"`
-	Encode   time.Duration `json:"encode_ns"`
-	Jumps    time.Duration `json:"jumps_ns"`
-	Runs     []RunRecord   `json:"runs,omitempty"`
-	// Installed and Sent are counts by table.
-	Installed map[backend.Table]CountRecord `json:"installed,omitempty"`
-	Sent      map[backend.Table]CountRecord `json:"sent,omitempty"`
-	Services  int                           `json:"services"`
-	Endpoints int                           `json:"endpoints"`
-	Changes   int                           `json:"changes"`
-	Events    int                           `json:"events"`
-	Pending   int                           `json:"pending"`
-	// TriggerTimes are the trigger times of the changes that became visible with this sync.
-	TriggerTimes []time.Time     `json:"triggerTimes,omitempty"`
-	Refused      []RefusalRecord `json:"refused,omitempty"`
+// syncFields are the fields of a Sync without its methods.
+type syncFields Sync
+
+// syncLine is one line of a sync log: a Sync in a form that another process can read. Times are wall-clock times.
+type syncLine struct {
+	syncFields
 	// Error is why the sync failed; empty when it did not.
 	Error string `json:"error,omitempty"`
 	// Stopped: the sync failed because the proxier was stopped.
 	Stopped bool `json:"stopped,omitempty"`
 }
 
-// RunRecord is one run of a tool, as in backend.Run.
-type RunRecord struct {
-	Tool     string        `json:"tool"`
-	Wall     time.Duration `json:"wall_ns"`
-	User     time.Duration `json:"user_ns"`
-	System   time.Duration `json:"system_ns"`
-	Bytes    int           `json:"bytes"`
-	PeakRSS  int64         `json:"peak_rss_bytes"`
-	ExitCode int           `json:"exitCode"`
+// MarshalJSON writes the line of a sync.
+func (s Sync) MarshalJSON() ([]byte, error) {
+	line := syncLine{syncFields: syncFields(s)}
+	if s.Err != nil {
+		line.Error, line.Stopped = s.Err.Error(), errors.Is(s.Err, context.Canceled)
+	}
+	return json.Marshal(line)
 }
 
-// CountRecord is the number of the proxier's chains and rules in a table, or sent to it.
-type CountRecord struct {
-	Chains int `json:"chains"`
-	Rules  int `json:"rules"`
+// UnmarshalJSON reads a line. Errors keep only their text, and the error of a stopped sync is context.Canceled.
+func (s *Sync) UnmarshalJSON(text []byte) error {
+	var line syncLine
+	if err := json.Unmarshal(text, &line); err != nil {
+		return err
+	}
+	*s = Sync(line.syncFields)
+	if line.Error != "" {
+		s.Err = &recordedError{text: line.Error, stopped: line.Stopped}
+	}
+	return nil
 }
 
-// RefusalRecord is a Service port whose rules were refused.
-type RefusalRecord struct {
+// refusalLine is a Refusal in a sync log.
+type refusalLine struct {
 	Namespace string          `json:"namespace"`
 	Name      string          `json:"name"`
 	Port      string          `json:"port,omitempty"`
@@ -78,54 +59,23 @@ type RefusalRecord struct {
 	Error     string          `json:"error"`
 }
 
-// RecordOf converts a sync into a line of the log.
-func RecordOf(s Sync) SyncRecord {
-	r := SyncRecord{
-		Family: s.Family, Seq: s.Seq, Kind: s.Kind, Reason: s.Reason,
-		Queued: wallClock(s.Queued), Started: wallClock(s.Started), Written: wallClock(s.Written), Finished: wallClock(s.Finished),
-		Plan: s.Plan, Encode: s.Encode, Jumps: s.Jumps, Installed: counts(s.Installed), Sent: counts(s.Sent),
-		Services: s.Services, Endpoints: s.Endpoints, Changes: s.Changes, Events: s.Events, Pending: s.Pending,
-	}
-	for _, run := range s.Runs {
-		r.Runs = append(r.Runs, RunRecord(run))
-	}
-	for _, due := range s.TriggerTimes {
-		r.TriggerTimes = append(r.TriggerTimes, wallClock(due))
-	}
-	for _, refused := range s.Refused {
-		r.Refused = append(r.Refused, RefusalRecord{
-			Namespace: refused.Port.Namespace, Name: refused.Port.NamespacedName.Name, Port: refused.Port.Port(),
-			Protocol: refused.Port.Protocol, Error: refused.Err.Error(),
-		})
-	}
-	if s.Err != nil {
-		r.Error, r.Stopped = s.Err.Error(), errors.Is(s.Err, context.Canceled)
-	}
-	return r
+// MarshalJSON writes the names of the Service port and the text of the error.
+func (r Refusal) MarshalJSON() ([]byte, error) {
+	return json.Marshal(refusalLine{r.Port.Namespace, r.Port.NamespacedName.Name, r.Port.Port(), r.Port.Protocol, r.Err.Error()})
 }
 
-// Sync converts the record back. Errors keep only their text, and the error of a stopped sync is context.Canceled.
-func (r SyncRecord) Sync() Sync {
-	s := Sync{
-		Family: r.Family, Seq: r.Seq, Kind: r.Kind, Reason: r.Reason, Queued: r.Queued, Started: r.Started, Written: r.Written, Finished: r.Finished,
-		Plan: r.Plan, Encode: r.Encode, Jumps: r.Jumps, TriggerTimes: r.TriggerTimes,
-		Services: r.Services, Endpoints: r.Endpoints, Changes: r.Changes, Events: r.Events, Pending: r.Pending,
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (r *Refusal) UnmarshalJSON(text []byte) error {
+	var line refusalLine
+	if err := json.Unmarshal(text, &line); err != nil {
+		return err
 	}
-	s.Installed, s.Sent = tables(r.Installed), tables(r.Sent)
-	for _, run := range r.Runs {
-		s.Runs = append(s.Runs, backend.Run(run))
+	r.Port = tracker.ServicePortName{
+		NamespacedName: types.NamespacedName{Namespace: line.Namespace, Name: line.Name},
+		PortKey:        tracker.PortKey{Name: line.Port, Protocol: line.Protocol},
 	}
-	for _, refused := range r.Refused {
-		port := tracker.ServicePortName{
-			NamespacedName: types.NamespacedName{Namespace: refused.Namespace, Name: refused.Name},
-			PortKey:        tracker.PortKey{Name: refused.Port, Protocol: refused.Protocol},
-		}
-		s.Refused = append(s.Refused, Refusal{Port: port, Err: errors.New(refused.Error)})
-	}
-	if r.Error != "" {
-		s.Err = &recordedError{text: r.Error, stopped: r.Stopped}
-	}
-	return s
+	r.Err = errors.New(line.Error)
+	return nil
 }
 
 // recordedError is an error of another process: its text, and whether that process was stopped.
@@ -136,31 +86,6 @@ type recordedError struct {
 
 func (e *recordedError) Error() string        { return e.text }
 func (e *recordedError) Is(target error) bool { return e.stopped && target == context.Canceled }
-
-// wallClock drops the monotonic reading, which has no meaning in another process.
-func wallClock(t time.Time) time.Time { return t.Round(0) }
-
-func counts(in map[backend.Table]backend.Count) map[backend.Table]CountRecord {
-	var out map[backend.Table]CountRecord
-	for table, count := range in {
-		if out == nil {
-			out = map[backend.Table]CountRecord{}
-		}
-		out[table] = CountRecord(count)
-	}
-	return out
-}
-
-func tables(in map[backend.Table]CountRecord) map[backend.Table]backend.Count {
-	var out map[backend.Table]backend.Count
-	for table, count := range in {
-		if out == nil {
-			out = map[backend.Table]backend.Count{}
-		}
-		out[table] = backend.Count(count)
-	}
-	return out
-}
 
 // SyncLog writes one line of JSON per sync, each in a single write. Several processes may append to one file, and the
 // reader of a pipe sees whole lines. It is safe for concurrent use.
@@ -175,7 +100,7 @@ func NewSyncLog(w io.Writer) *SyncLog { return &SyncLog{w: w} }
 
 // Append writes one line.
 func (l *SyncLog) Append(s Sync) error {
-	line, err := json.Marshal(RecordOf(s))
+	line, err := json.Marshal(s)
 	if err != nil {
 		return fmt.Errorf("sync log: %w", err)
 	}
@@ -187,10 +112,10 @@ func (l *SyncLog) Append(s Sync) error {
 	return nil
 }
 
-// ReadSyncLog yields the records of a log in order, as they arrive. An error ends the sequence. A last line without a
+// ReadSyncLog yields the syncs of a log in order, as they arrive. An error ends the sequence. A last line without a
 // newline, left by a killed writer, yields io.ErrUnexpectedEOF.
-func ReadSyncLog(r io.Reader) iter.Seq2[SyncRecord, error] {
-	return func(yield func(SyncRecord, error) bool) {
+func ReadSyncLog(r io.Reader) iter.Seq2[Sync, error] {
+	return func(yield func(Sync, error) bool) {
 		lines := bufio.NewReaderSize(r, 1<<16)
 		for number := 1; ; number++ {
 			line, err := lines.ReadBytes('\n')
@@ -200,15 +125,15 @@ func ReadSyncLog(r io.Reader) iter.Seq2[SyncRecord, error] {
 			if err == io.EOF {
 				err = io.ErrUnexpectedEOF
 			}
-			var record SyncRecord
+			var s Sync
 			if err == nil {
-				err = json.Unmarshal(line, &record)
+				err = json.Unmarshal(line, &s)
 			}
 			if err != nil {
-				yield(SyncRecord{}, fmt.Errorf("sync log: line %d: %w", number, err))
+				yield(Sync{}, fmt.Errorf("sync log: line %d: %w", number, err))
 				return
 			}
-			if !yield(record, nil) {
+			if !yield(s, nil) {
 				return
 			}
 		}

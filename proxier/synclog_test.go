@@ -3,6 +3,7 @@ package proxier
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -60,11 +61,11 @@ func TestSyncLogRoundTrip(t *testing.T) {
 		}
 	}
 	var got []Sync
-	for record, err := range ReadSyncLog(&log) {
+	for s, err := range ReadSyncLog(&log) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got = append(got, record.Sync())
+		got = append(got, s)
 	}
 	sameText := cmp.Comparer(func(a, b error) bool { return fmt.Sprint(a) == fmt.Sprint(b) })
 	if diff := cmp.Diff(syncs, got, sameText); diff != "" {
@@ -81,7 +82,15 @@ func TestSyncLogStopped(t *testing.T) {
 		{fmt.Errorf("iptables-restore: %w", context.Canceled), true},
 		{errors.New("iptables-restore: exit status 2"), false},
 	} {
-		if got := RecordOf(Sync{Err: c.err}).Sync().Err; errors.Is(got, context.Canceled) != c.want || got.Error() != c.err.Error() {
+		line, err := json.Marshal(Sync{Err: c.err})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var read Sync
+		if err := json.Unmarshal(line, &read); err != nil {
+			t.Fatal(err)
+		}
+		if got := read.Err; errors.Is(got, context.Canceled) != c.want || got.Error() != c.err.Error() {
 			t.Errorf("%v comes back as %v; canceled: want %v", c.err, got, c.want)
 		}
 	}

@@ -15,7 +15,10 @@ import (
 type Table string
 
 // Count is a number of chains and of rules. For nftables, elements of sets and maps count as rules.
-type Count struct{ Chains, Rules int }
+type Count struct {
+	Chains int `json:"chains"`
+	Rules  int `json:"rules"`
+}
 
 // Options are the options that all backends share.
 type Options struct {
@@ -40,15 +43,16 @@ type Request struct {
 
 // Run is one tool run, one netlink transaction or one socket option.
 type Run struct {
-	Tool string
-	Wall time.Duration
+	Tool string        `json:"tool"`
+	Wall time.Duration `json:"wall_ns"`
 	// User and System are the CPU time of a tool; System includes netfilter's time. Kernels that count in ticks
 	// (usually 4 ms) report runs shorter than some 10 ms as whole ticks, or as 0. Without a tool, System is the wall
 	// time of the system calls.
-	User, System time.Duration
-	Bytes        int   // sent to the tool or the kernel
-	PeakRSS      int64 // bytes; 0 for a run inside this process
-	ExitCode     int   // -1: ended by a signal
+	User     time.Duration `json:"user_ns"`
+	System   time.Duration `json:"system_ns"`
+	Bytes    int           `json:"bytes"`          // sent to the tool or the kernel
+	PeakRSS  int64         `json:"peak_rss_bytes"` // 0 for a run inside this process
+	ExitCode int           `json:"exitCode"`       // -1: ended by a signal
 }
 
 // Result describes a sync, successful or failed.

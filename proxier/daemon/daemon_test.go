@@ -59,7 +59,7 @@ func slice(service, address string) *discoveryv1.EndpointSlice {
 // running is a daemon on tables in memory.
 type running struct {
 	model *iptables.Model
-	syncs chan proxier.SyncRecord
+	syncs chan proxier.Sync
 	stop  func() error
 	// addresses are those of the two listeners, for metrics and for health.
 	addresses <-chan net.Addr
@@ -67,7 +67,7 @@ type running struct {
 
 func start(t *testing.T, o Options) running {
 	t.Helper()
-	r := running{model: iptables.NewModel(corev1.IPv4Protocol), syncs: make(chan proxier.SyncRecord, 100)}
+	r := running{model: iptables.NewModel(corev1.IPv4Protocol), syncs: make(chan proxier.Sync, 100)}
 	addresses := make(chan net.Addr, 2)
 	r.addresses = addresses
 	o.Proxier.NodeName = "node-1"
@@ -120,7 +120,7 @@ func (r *running) rules(t *testing.T) string {
 func TestRunFromAPI(t *testing.T) {
 	client := fake.NewClientset(node("node-1", nil, "192.0.2.1"), service("a", "10.96.0.1"), slice("a", "10.128.0.1"))
 	r := start(t, Options{Client: client})
-	if first := <-r.syncs; first.Kind != proxier.Full || first.Services != 1 || first.Error != "" {
+	if first := <-r.syncs; first.Kind != proxier.Full || first.Services != 1 || first.Err != nil {
 		t.Fatalf("the first sync is %+v", first)
 	}
 	if rules := r.rules(t); !strings.Contains(rules, "--to-destination 10.128.0.1:8080") {

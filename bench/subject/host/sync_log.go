@@ -63,8 +63,8 @@ func (l *syncLog) close() {
 // endOfWriter ends an incomplete line, and marks it by an empty line after it.
 const endOfWriter = "\n\n"
 
-// readSyncLog reads the records of consecutive processes, until r ends. It skips incomplete lines.
-func readSyncLog(r io.Reader, take func(proxier.SyncRecord)) error {
+// readSyncLog reads the syncs of consecutive processes, until r ends. It skips incomplete lines.
+func readSyncLog(r io.Reader, take func(proxier.Sync)) error {
 	lines := bufio.NewReaderSize(r, 1<<20)
 	var bad error // error of the previous line
 	for {
@@ -82,9 +82,9 @@ func readSyncLog(r io.Reader, take func(proxier.SyncRecord)) error {
 		if bad != nil {
 			return bad
 		}
-		for record, err := range proxier.ReadSyncLog(bytes.NewReader(line)) {
+		for s, err := range proxier.ReadSyncLog(bytes.NewReader(line)) {
 			if bad = err; err == nil {
-				take(record)
+				take(s)
 			}
 		}
 	}
@@ -109,11 +109,11 @@ func (r *Host) openSyncLog(ctx context.Context) error {
 	context.AfterFunc(ctx, func() { pipe.Close() })
 	go func() {
 		defer close(read)
-		err := readSyncLog(pipe, func(line proxier.SyncRecord) {
-			if !line.Stopped {
-				r.Harness.log.add(line.Sync())
-				r.reported(line.Sync())
-				r.tellSync(line.Written, line.Finished)
+		err := readSyncLog(pipe, func(s proxier.Sync) {
+			if !errors.Is(s.Err, context.Canceled) { // not stopped
+				r.Harness.log.add(s)
+				r.reported(s)
+				r.tellSync(s.Written, s.Finished)
 			}
 		})
 		if err != nil && ctx.Err() == nil {

@@ -149,7 +149,7 @@ func TestTornSyncLog(t *testing.T) {
 		line + `{"family":"` + strings.Repeat("x", 2<<20) + `"}` + "\n" + line: -1, // longer than a line may be
 	} {
 		n := 0
-		err := readSyncLog(strings.NewReader(log), func(proxier.SyncRecord) { n++ })
+		err := readSyncLog(strings.NewReader(log), func(proxier.Sync) { n++ })
 		if err != nil {
 			n = -1
 		}

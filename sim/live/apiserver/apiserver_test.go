@@ -320,9 +320,9 @@ func (r *rig) testDaemon(t *testing.T) {
 	model := iptables.NewModel(corev1.IPv4Protocol)
 	syncs := make(chan proxier.Sync, 100)
 	var log syncReader = func(line []byte) {
-		for record, err := range proxier.ReadSyncLog(bytes.NewReader(line)) {
+		for s, err := range proxier.ReadSyncLog(bytes.NewReader(line)) {
 			if err == nil {
-				syncs <- record.Sync()
+				syncs <- s
 			}
 		}
 	}
