@@ -81,8 +81,8 @@ func (r *Faults) watchedNftables(stillMissing func(corev1.IPFamily, *liveTable) 
 	var last uint64
 	var answer string
 	return func() (string, error) {
-		stamp, err := kernel.Stamp(kernel.Nft, r.Families[0], "")
-		if err != nil || stamp == last {
+		fingerprint, err := kernel.Fingerprint(kernel.Nft, r.Families[0], "")
+		if err != nil || fingerprint == last {
 			return answer, err
 		}
 		answer = ""
@@ -102,7 +102,7 @@ func (r *Faults) watchedNftables(stillMissing func(corev1.IPFamily, *liveTable) 
 				break
 			}
 		}
-		last = stamp
+		last = fingerprint
 		return answer, nil
 	}
 }

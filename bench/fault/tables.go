@@ -119,26 +119,26 @@ const blindLook = 250 * time.Millisecond
 // watched reports what the tables lack. It reads them only when they seem to have changed.
 func (r *Faults) watched(places []tableOf, stillMissing func(tableOf, map[string]int) (string, error)) func() (string, error) {
 	variant := string(r.KernelVariant())
-	var stamps []uint64
+	var fingerprints []uint64
 	var looked time.Time
 	var answer string
 	return func() (string, error) {
 		var now []uint64
 		for _, place := range places {
-			stamp, err := kernel.Stamp(variant, place.family, place.table)
+			fingerprint, err := kernel.Fingerprint(variant, place.family, place.table)
 			if err != nil {
 				return "", err
 			}
-			now = append(now, stamp)
+			now = append(now, fingerprint)
 		}
-		if slices.Equal(now, stamps) && r.Clock.Since(looked) < blindLook {
+		if slices.Equal(now, fingerprints) && r.Clock.Since(looked) < blindLook {
 			return answer, nil
 		}
-		stamps, looked, answer = now, r.Clock.Now(), ""
+		fingerprints, looked, answer = now, r.Clock.Now(), ""
 		for _, place := range places {
 			tally, err := kernel.TallyOnce(variant, place.family, place.table)
 			if kernel.Changed(err) {
-				stamps, answer = nil, place.String()+" changes continuously"
+				fingerprints, answer = nil, place.String()+" changes continuously"
 				return answer, nil
 			}
 			if err != nil {

@@ -140,7 +140,7 @@ func (r *Env) dispatchedChains(family corev1.IPFamily) ([]string, error) {
 func (r *Env) dispatchRules(family corev1.IPFamily) ([]kernel.Rule, error) {
 	dispatch := iptables.DispatchChains[0]
 	if r.About.Legacy() {
-		tables, err := kernel.OpenLegacy()
+		tables, err := kernel.OpenLegacy(family)
 		if err != nil {
 			return nil, err
 		}

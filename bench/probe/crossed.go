@@ -140,11 +140,11 @@ func readLegacyRules(ctx context.Context, family corev1.IPFamily) (*walk.Rules, 
 	}
 	var text bytes.Buffer
 	for _, table := range walkedTables {
-		stamp, err := kernel.Stamp(kernel.Legacy, family, table)
+		fingerprint, err := kernel.Fingerprint(kernel.Legacy, family, table)
 		if err != nil {
 			return nil, err
 		}
-		if stamp == 0 {
+		if fingerprint == 0 {
 			continue // the table does not exist, and saving it would create it
 		}
 		saved, err := output(ctx, binary, "-t", table)

@@ -182,7 +182,7 @@ func (i Installed) readWhole(table Table, chains int) (bool, error) {
 func (i Installed) Fingerprint() (Fingerprint, error) {
 	var fingerprint Fingerprint
 	for n, table := range []Table{NAT, Filter, Mangle} {
-		s, err := kernel.Stamp(string(i.Variant), i.Family, string(table))
+		s, err := kernel.Fingerprint(string(i.Variant), i.Family, string(table))
 		if err != nil {
 			return fingerprint, err
 		}

@@ -37,19 +37,10 @@ func OpenChainRules(variant string, family corev1.IPFamily, table string) (*Chai
 		l.nft, err = OpenNftables()
 		return l, err
 	}
-	t, err := readLegacy(family, table)
-	if err != nil || t == nil {
-		return l, err
-	}
-	l.legacy = &Jumps{table: t, chains: map[string]int{}}
-	err = t.EachEntry(func(e xtables.Entry) {
-		if head := e.Head(); head != nil {
-			l.legacy.chains[string(head)] = e.At + len(e.Bytes)
-		}
+	err = read(variant, family, nil, func(tables *LegacyTables) (err error) {
+		l.legacy, err = tables.jumps(family, table, nil)
+		return err
 	})
-	if err != nil {
-		l.Close()
-	}
 	return l, err
 }
 
@@ -62,31 +53,15 @@ func (l *ChainRules) Close() {
 }
 
 // Of returns the rules of a user-defined chain, in order; none when there is no such chain.
-func (l *ChainRules) Of(chain string) ([]ChainRule, error) {
+func (l *ChainRules) Of(chain string) (rules []ChainRule, err error) {
 	if l.nft != nil {
-		return l.nft.rules(l.family, l.table, chain)
+		return chainRules(l.nft, l.family, l.table, chain, chainRuleOf)
 	}
-	if l.legacy == nil {
-		return nil, nil
-	}
-	at, there := l.legacy.chains[chain]
-	if !there {
-		return nil, nil
-	}
-	var rules []ChainRule
-	for t := l.legacy.table; at < len(t.Entries); {
-		e, err := t.Wire.EntryAt(t.Entries, at)
-		if err != nil {
-			return nil, err
-		}
-		if e.Head() != nil { // of the next chain, or the table's end
-			return rules[:max(0, len(rules)-1)], nil // the last entry of a chain returns: it is no rule
-		}
-		at += len(e.Bytes)
+	l.legacy.each(chain, func(e xtables.Entry) {
 		rule := ChainRule{Rule: l.legacy.rule(e)}
-		rule.destination(t.Wire, e.Bytes[:len(e.Bytes)-len(e.Target)])
+		rule.destination(l.legacy.table.Wire, e)
 		rules = append(rules, rule)
-	}
+	})
 	return rules, nil
 }
 
@@ -97,26 +72,21 @@ const (
 	invertedPort        = 0x02 // XT_UDP_INV_DSTPT
 )
 
-// destination reads the destination from an entry of a legacy table, without its target.
-func (l *ChainRule) destination(w *xtables.Wire, entry []byte) {
-	inverted := entry[w.Inversions]
-	addr, mask := entry[w.Addr:2*w.Addr], entry[3*w.Addr:4*w.Addr]
+// destination reads the destination from an entry of a legacy table.
+func (l *ChainRule) destination(w *xtables.Wire, e xtables.Entry) {
+	inverted := e.Bytes[w.Inversions]
+	addr, mask := e.Bytes[w.Addr:2*w.Addr], e.Bytes[3*w.Addr:4*w.Addr]
 	if inverted&invertedDestination == 0 && len(bytes.Trim(mask, "\xff")) == 0 {
 		l.Addr, _ = netip.AddrFromSlice(addr)
 	}
 	if inverted&invertedProtocol == 0 {
-		l.Protocol = byte(binary.NativeEndian.Uint16(entry[w.Protocol:]))
+		l.Protocol = byte(binary.NativeEndian.Uint16(e.Bytes[w.Protocol:]))
 	}
-	for matches := entry[w.Entry:]; len(matches) >= xtables.Header; {
-		size := int(binary.NativeEndian.Uint16(matches))
-		if size < xtables.Header || size > len(matches) {
-			return
+	eachMatch(e, w, func(name string, body []byte) {
+		if name == "udp" {
+			l.udp(body)
 		}
-		if string(xtables.CString(matches[2:2+xtables.ExtensionName])) == "udp" {
-			l.udp(matches[xtables.Header:size])
-		}
-		matches = matches[size:]
-	}
+	})
 }
 
 // udp reads the match of that name: u16 source ports[2], destination ports[2], in the host's byte order; u8 inversions.
@@ -129,37 +99,23 @@ func (l *ChainRule) udp(match []byte) {
 	}
 }
 
-// rules reads the rules of a chain.
-func (n *Nftables) rules(family corev1.IPFamily, table, chain string) (rules []ChainRule, err error) {
-	filter := attr.AppendText(nil, unix.NFTA_RULE_TABLE, table)
-	filter = attr.AppendText(filter, unix.NFTA_RULE_CHAIN, chain)
-	err = n.ask(func() error {
-		rules = rules[:0]
-		return n.s.dump(unix.NFT_MSG_GETRULE, nfProtocols[family], filter, func(attrs []byte) error {
-			rule, err := ruleOf(attrs, nfProtocols[family])
-			if err != nil {
-				return err
-			}
-			r := chainRuleReader{rule: ChainRule{Rule: rule}, loaded: map[uint32]part{}, addrSize: 4, addrAt: 16}
-			if family == corev1.IPv6Protocol {
-				r.addrSize, r.addrAt = 16, 24
-			}
-			err = inside(attrs, unix.NFTA_RULE_EXPRESSIONS, func(list []byte) error {
-				return inside(list, unix.NFTA_LIST_ELEM, r.expression)
-			})
-			rules = append(rules, r.rule)
-			return err
-		})
-	})
-	return rules, err
+func chainRuleOf(attrs []byte, family corev1.IPFamily) (ChainRule, error) {
+	r := chainRuleReader{ruleReader: ruleReader{addrSize: addrSizes[family]}, loaded: map[uint32]part{}, addrAt: 16}
+	if family == corev1.IPv6Protocol {
+		r.addrAt = 24
+	}
+	err := eachExpression(attrs, r.expression)
+	r.to.Rule = r.rule
+	return r.to, err
 }
 
-// chainRuleReader finds the destination that a rule matches: parts of the packet that are loaded and compared, or an xtables
-// match. Newer iptables write the former, older ones the latter for ports.
+// chainRuleReader also finds the destination that a rule matches: parts of the packet that are loaded and compared, or an
+// xtables match. Newer iptables write the former, older ones the latter for ports.
 type chainRuleReader struct {
-	rule             ChainRule
-	loaded           map[uint32]part // by register
-	addrSize, addrAt uint32          // of the destination, in the IP header
+	ruleReader
+	to     ChainRule
+	loaded map[uint32]part // by register
+	addrAt uint32          // where the destination begins in the IP header
 }
 
 // part of a packet.
@@ -170,14 +126,14 @@ type part struct {
 // protocolPart stands for the protocol number behind all IP headers.
 var protocolPart = part{base: ^uint32(0)}
 
-func (r *chainRuleReader) expression(expression []byte) error {
-	name, body, err := expressionOf(expression)
-	if err != nil {
+func (r *chainRuleReader) expression(name string, body []byte) error {
+	if err := r.ruleReader.expression(name, body); err != nil {
 		return err
 	}
 	values := map[uint16]uint32{}
 	switch name {
 	case "payload", "meta", "cmp":
+		var err error
 		for a := range attr.All(body, &err) {
 			values[a.Type] = a.Uint32()
 		}
@@ -212,16 +168,16 @@ func (r *chainRuleReader) expression(expression []byte) error {
 // compared records that a part of the packet must have this value.
 func (r *chainRuleReader) compared(what part, value []byte) {
 	switch what {
-	case part{unix.NFT_PAYLOAD_NETWORK_HEADER, r.addrAt, r.addrSize}:
-		r.rule.Addr, _ = netip.AddrFromSlice(value)
+	case part{unix.NFT_PAYLOAD_NETWORK_HEADER, r.addrAt, uint32(r.addrSize)}:
+		r.to.Addr, _ = netip.AddrFromSlice(value)
 	case part{unix.NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2}:
 		if len(value) == 2 {
-			r.rule.Port = binary.BigEndian.Uint16(value)
+			r.to.Port = binary.BigEndian.Uint16(value)
 		}
 	case part{unix.NFT_PAYLOAD_NETWORK_HEADER, 9, 1}, protocolPart:
 		// In an IPv6 header, this byte is no protocol.
 		if len(value) == 1 && (what == protocolPart || r.addrSize == 4) {
-			r.rule.Protocol = value[0]
+			r.to.Protocol = value[0]
 		}
 	}
 }
@@ -239,7 +195,7 @@ func (r *chainRuleReader) match(body []byte) error {
 		}
 	}
 	if name == "udp" {
-		r.rule.udp(data)
+		r.to.udp(data)
 	}
 	return err
 }

@@ -174,34 +174,34 @@ func TestUnknownVariantAndFamily(t *testing.T) {
 	}
 }
 
-// A table that any process changed or flushed has another stamp; a table that was only read has the same one.
-func TestStamp(t *testing.T) {
+// A table that any process changed or flushed has another fingerprint; a table that was only read has the same one.
+func TestFingerprint(t *testing.T) {
 	for _, x := range tools() {
 		t.Run(x.name, func(t *testing.T) {
 			netns.Fresh(t)
-			stamp := func() uint64 {
+			fingerprint := func() uint64 {
 				t.Helper()
-				n, err := Stamp(x.variant, x.family, "nat")
+				n, err := Fingerprint(x.variant, x.family, "nat")
 				if err != nil {
 					t.Fatal(err)
 				}
 				return n
 			}
-			none := stamp()
+			none := fingerprint()
 			x.restore(t, ruleset(x, 3))
-			loaded := stamp()
+			loaded := fingerprint()
 			if loaded == none {
-				t.Error("the stamp is the same after a restore")
+				t.Error("the fingerprint is the same after a restore")
 			}
 			if _, err := Tally(x.variant, x.family, "nat"); err != nil {
 				t.Fatal(err)
 			}
-			if again := stamp(); again != loaded {
-				t.Errorf("stamp %d after only reading, was %d", again, loaded)
+			if again := fingerprint(); again != loaded {
+				t.Errorf("fingerprint %d after only reading, was %d", again, loaded)
 			}
 			x.restore(t, "*nat\n-F KUBE-SERVICES\nCOMMIT\n")
-			if flushed := stamp(); flushed == loaded {
-				t.Error("the stamp is the same after a flush")
+			if flushed := fingerprint(); flushed == loaded {
+				t.Error("the fingerprint is the same after a flush")
 			}
 		})
 	}

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -30,21 +31,21 @@ type legacyName struct {
 	table  string
 }
 
-// LegacyStamp differs after a table was changed, unless the change keeps the number of rules and their bytes. The zero
+// LegacyFingerprint differs after a table was changed, unless the change keeps the number of rules and their bytes. The zero
 // value: there is no such table.
-type LegacyStamp struct {
+type LegacyFingerprint struct {
 	Entries, Bytes uint32
 	Hooks          [2 * xtables.Hooks]uint32 // where built-in chains begin, and their policies
 }
 
-// OpenLegacy opens a socket for each family that the kernel knows.
-func OpenLegacy() (*LegacyTables, error) {
+// OpenLegacy opens a socket for each of some families, if the kernel knows it.
+func OpenLegacy(families ...corev1.IPFamily) (*LegacyTables, error) {
 	l := &LegacyTables{sockets: map[corev1.IPFamily]*xtables.Socket{}, seen: map[legacyName]bool{}}
 	var err error
 	if l.net, err = unix.Open("/proc/thread-self/net", unix.O_PATH|unix.O_CLOEXEC|unix.O_DIRECTORY, 0); err != nil {
 		return nil, fmt.Errorf("/proc/thread-self/net: %w", err)
 	}
-	for _, family := range []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol} {
+	for _, family := range families {
 		s, err := xtables.Open(family)
 		if errors.Is(err, unix.EAFNOSUPPORT) {
 			continue
@@ -66,26 +67,26 @@ func (l *LegacyTables) Close() {
 	}
 }
 
-// Stamp returns a table's stamp without copying the table. It takes a microsecond once the table is known to exist.
-func (l *LegacyTables) Stamp(family corev1.IPFamily, table string) (LegacyStamp, error) {
+// Fingerprint returns a table's fingerprint without copying the table. It takes a microsecond once the table is known to exist.
+func (l *LegacyTables) Fingerprint(family corev1.IPFamily, table string) (LegacyFingerprint, error) {
 	there, err := l.there(family, table)
 	if err != nil || !there {
-		return LegacyStamp{}, err
+		return LegacyFingerprint{}, err
 	}
 	info, err := l.sockets[family].Info(table)
 	if errors.Is(err, unix.ENOENT) {
-		return LegacyStamp{}, nil
+		return LegacyFingerprint{}, nil
 	}
 	if err != nil {
-		return LegacyStamp{}, fmt.Errorf("%s table %s: %w", family, table, err)
+		return LegacyFingerprint{}, fmt.Errorf("%s table %s: %w", family, table, err)
 	}
-	stamp := LegacyStamp{Entries: info.NumEntries, Bytes: info.Size}
-	copy(stamp.Hooks[:xtables.Hooks], info.HookEntry[:])
-	copy(stamp.Hooks[xtables.Hooks:], info.Underflow[:])
-	return stamp, nil
+	fingerprint := LegacyFingerprint{Entries: info.NumEntries, Bytes: info.Size}
+	copy(fingerprint.Hooks[:xtables.Hooks], info.HookEntry[:])
+	copy(fingerprint.Hooks[xtables.Hooks:], info.Underflow[:])
+	return fingerprint, nil
 }
 
-// there reports whether a table exists. A request to the kernel would create it.
+// there reports whether a table exists. A request to the kernel would create it, with its hooks.
 func (l *LegacyTables) there(family corev1.IPFamily, table string) (bool, error) {
 	if _, ok := l.sockets[family]; !ok {
 		return false, nil
@@ -99,7 +100,9 @@ func (l *LegacyTables) there(family corev1.IPFamily, table string) (bool, error)
 	case errors.Is(err, unix.ENOENT):
 		return false, nil // no ip_tables in this kernel, so far
 	case errors.Is(err, unix.EACCES):
-		l.seen[name] = true // see withTable: only a request shows whether it exists
+		// In a namespace that was created together with its user namespace, the file belongs to the machine's root.
+		// Then only a request shows whether the table exists.
+		l.seen[name] = true
 		return true, nil
 	case err != nil:
 		return false, fmt.Errorf("names of %s tables: %w", family, err)
@@ -114,24 +117,96 @@ func (l *LegacyTables) there(family corev1.IPFamily, table string) (bool, error)
 	return l.seen[name], nil
 }
 
-// Jumps copies a table; nil when there is no such table. The copy takes some 150 bytes a rule until it is closed.
-// During the copy, processes that want to replace the table wait.
-func (l *LegacyTables) Jumps(family corev1.IPFamily, table string) (*Jumps, error) {
+// read copies a table; nil when there is no such table.
+func (l *LegacyTables) read(family corev1.IPFamily, table string) (*xtables.Table, error) {
 	there, err := l.there(family, table)
 	if err != nil || !there {
 		return nil, err
 	}
 	t, err := l.sockets[family].Read(table)
-	switch {
-	case errors.Is(err, unix.ENOENT):
+	if errors.Is(err, unix.ENOENT) {
 		return nil, nil
-	case err != nil:
+	}
+	return t, err
+}
+
+// chains returns the chains of a table.
+func (l *LegacyTables) chains(family corev1.IPFamily, table string) ([]Chain, error) {
+	t, err := l.read(family, table)
+	if err != nil || t == nil {
+		return nil, err
+	}
+	defer t.Close()
+	var chains []Chain
+	for hook, name := range xtables.HookNames {
+		if t.Info.ValidHooks>>hook&1 == 1 {
+			chains = append(chains, Chain{Name: name, Builtin: true})
+		}
+	}
+	err = t.EachEntry(func(e xtables.Entry) {
+		if head := e.Head(); head != nil {
+			chains = append(chains, Chain{Name: string(head)})
+		}
+	})
+	return chains, err
+}
+
+// tally counts the entries between the two that begin and end a chain: a hook's entry point and its policy, or a user
+// chain's head and its return.
+func (l *LegacyTables) tally(family corev1.IPFamily, table string) (map[string]int, error) {
+	t, err := l.read(family, table)
+	if err != nil || t == nil {
+		return nil, err
+	}
+	defer t.Close()
+	starts := map[int]string{}
+	for hook, name := range xtables.HookNames {
+		if t.Info.ValidHooks>>hook&1 == 1 {
+			starts[int(t.Info.HookEntry[hook])] = name
+		}
+	}
+	tally := map[string]int{}
+	chain := ""
+	err = t.EachEntry(func(e xtables.Entry) {
+		if name, builtin := starts[e.At]; builtin {
+			chain = name
+			tally[chain] = -1 // the policy's entry is no rule
+		}
+		if head := e.Head(); head != nil {
+			chain = string(head)
+			tally[chain] = -1 // nor is the chain's return
+			return
+		}
+		tally[chain]++
+	})
+	return tally, err
+}
+
+// Jumps copies a table; nil when there is no such table. The copy takes some 150 bytes a rule until it is closed.
+// During the copy, processes that want to replace the table wait.
+func (l *LegacyTables) Jumps(family corev1.IPFamily, table string) (*Jumps, error) {
+	j, err := l.jumps(family, table, unindexed)
+	if err != nil {
 		return nil, fmt.Errorf("%s table %s: %w", family, table, err)
 	}
+	return j, nil
+}
+
+// jumps copies a table and finds its chains, but those whose names begin with except.
+func (l *LegacyTables) jumps(family corev1.IPFamily, table string, except []byte) (*Jumps, error) {
+	t, err := l.read(family, table)
+	if err != nil || t == nil {
+		return nil, err
+	}
 	j := &Jumps{table: t, chains: map[string]int{}}
-	if err := j.index(); err != nil {
+	err = t.EachEntry(func(e xtables.Entry) {
+		if head := e.Head(); head != nil && (except == nil || !bytes.HasPrefix(head, except)) {
+			j.chains[string(head)] = e.At + len(e.Bytes)
+		}
+	})
+	if err != nil {
 		j.Close()
-		return nil, fmt.Errorf("%s table %s: %w", family, table, err)
+		return nil, err
 	}
 	return j, nil
 }
@@ -152,25 +227,33 @@ func (j *Jumps) Close() {
 	}
 }
 
-func (j *Jumps) index() error {
-	return j.table.EachEntry(func(e xtables.Entry) {
-		if head := e.Head(); head != nil && !bytes.HasPrefix(head, unindexed) {
-			j.chains[string(head)] = e.At + len(e.Bytes)
+// Rules returns the rules of a user-defined chain that decide where packets go, in order. It returns none for
+// KUBE-SEP-… chains.
+func (j *Jumps) Rules(chain string) (rules []Rule) {
+	j.deciding(chain, func(_ xtables.Entry, rule Rule) { rules = append(rules, rule) })
+	return rules
+}
+
+// deciding calls yield with the rules of a chain that decide where packets go. A rule without a target continues with
+// the next entry.
+func (j *Jumps) deciding(chain string, yield func(xtables.Entry, Rule)) {
+	j.each(chain, func(e xtables.Entry) {
+		if rule := j.rule(e); rule != (Rule{}) && !(e.IsVerdict() && e.Verdict() == e.At+len(e.Bytes)) {
+			yield(e, rule)
 		}
 	})
 }
 
-// Rules returns the rules of a user-defined chain that decide where packets go, in order. It returns none for
-// KUBE-SEP-… chains.
-func (j *Jumps) Rules(chain string) []Rule {
-	var rules []Rule
-	j.each(chain, func(e xtables.Entry) {
-		// A rule without a target continues with the next entry.
-		if rule := j.rule(e); rule != (Rule{}) && !(e.IsVerdict() && e.Verdict() == e.At+len(e.Bytes)) {
-			rules = append(rules, rule)
+// eachMatch calls yield with the name and the content of each match of an entry.
+func eachMatch(e xtables.Entry, w *xtables.Wire, yield func(name string, body []byte)) {
+	for matches := e.Bytes[w.Entry : len(e.Bytes)-len(e.Target)]; len(matches) >= xtables.Header; {
+		size := int(binary.NativeEndian.Uint16(matches))
+		if size < xtables.Header || size > len(matches) {
+			return
 		}
-	})
-	return rules
+		yield(string(xtables.CString(matches[2:2+xtables.ExtensionName])), matches[xtables.Header:size])
+		matches = matches[size:]
+	}
 }
 
 // each calls yield with the rules of a user-defined chain. The chain's last entry, which returns, is no rule.
@@ -186,7 +269,7 @@ func (j *Jumps) each(chain string, yield func(e xtables.Entry)) {
 	for at < len(j.table.Entries) {
 		e, err := j.table.Wire.EntryAt(j.table.Entries, at)
 		if err != nil || e.Head() != nil {
-			return // the next chain's head, or the table's end; index walked past all of them
+			return // the next chain's head, or the table's end; jumps walked past all of them
 		}
 		if len(last.Bytes) > 0 {
 			yield(last)

@@ -75,8 +75,7 @@ func (s *socket) dumpTable(family corev1.IPFamily, table string, yield func(kind
 		}
 	}
 	for _, chain := range chains {
-		filter := attr.AppendText(attr.AppendText(nil, unix.NFTA_RULE_TABLE, table), unix.NFTA_RULE_CHAIN, chain)
-		if err := s.dump(unix.NFT_MSG_GETRULE, protocol, filter, messages(unix.NFT_MSG_NEWRULE, yield)); err != nil {
+		if err := s.dumpRules(family, table, chain, messages(unix.NFT_MSG_NEWRULE, yield)); err != nil {
 			return fmt.Errorf("chain %s: %w", chain, err)
 		}
 	}

@@ -19,7 +19,7 @@ func (n *Nftables) Element(family corev1.IPFamily, table, set string, key []byte
 	request := attr.AppendText(nil, unix.NFTA_SET_ELEM_LIST_TABLE, table)
 	request = attr.AppendText(request, unix.NFTA_SET_ELEM_LIST_SET, set)
 	request = append(request, keyAttrs(key)...)
-	err = n.ask(func() error {
+	err = n.ask(mostTries, func() error {
 		return n.s.one(unix.NFT_MSG_GETSETELEM, nfProtocols[family], request, func(attrs []byte) error {
 			return inside(attrs, unix.NFTA_SET_ELEM_LIST_ELEMENTS, func(list []byte) error {
 				return inside(list, unix.NFTA_LIST_ELEM, func(element []byte) (err error) {
@@ -38,7 +38,7 @@ func (n *Nftables) Element(family corev1.IPFamily, table, set string, key []byte
 
 // Table returns the handle of a table; false when there is none. A newer table has a larger handle.
 func (n *Nftables) Table(family corev1.IPFamily, table string) (handle uint64, ok bool, err error) {
-	err = n.ask(func() error {
+	err = n.ask(mostTries, func() error {
 		return n.s.one(unix.NFT_MSG_GETTABLE, nfProtocols[family], attr.AppendText(nil, unix.NFTA_TABLE_NAME, table), func(attrs []byte) error {
 			ok = true
 			var err error
@@ -67,14 +67,18 @@ func keyAttrs(key []byte) []byte {
 
 // RulesByChain returns the number of rules in each chain of a table; none when there is no such table.
 func (n *Nftables) RulesByChain(family corev1.IPFamily, table string) (tally map[string]int, err error) {
-	err = n.ask(func() error {
-		tally = map[string]int{}
-		return n.s.eachChain(family, table, func(c Chain, rules int) { tally[c.Name] = rules })
-	})
-	if err != nil {
+	if tally, err = n.tally(family, table, mostTries); err != nil {
 		return nil, fmt.Errorf("rules of %s table %s by chain: %w", family, table, err)
 	}
 	return tally, nil
+}
+
+func (n *Nftables) tally(family corev1.IPFamily, table string, tries int) (tally map[string]int, err error) {
+	err = n.ask(tries, func() error {
+		tally = map[string]int{}
+		return n.s.eachChain(family, table, func(c Chain, rules int) { tally[c.Name] = rules })
+	})
+	return tally, err
 }
 
 // NftSize is how many elements a set or a map has.
@@ -90,7 +94,7 @@ const setCount = 20
 // ReportedSizes returns the sizes of all sets and maps of a table, in the order of their creation. It reads only the sizes
 // that the kernel reports without a dump of the elements: before Linux 6.16, none.
 func (n *Nftables) ReportedSizes(family corev1.IPFamily, table string) (sizes []NftSize, err error) {
-	err = n.ask(func() error {
+	err = n.ask(mostTries, func() error {
 		sizes, err = n.s.reportedSizes(family, table)
 		return err
 	})
@@ -132,7 +136,7 @@ func (n *Nftables) Sizes(family corev1.IPFamily, table string) ([]NftSize, error
 }
 
 func (n *Nftables) countElements(family corev1.IPFamily, table, set string) (count int, err error) {
-	err = n.ask(func() error {
+	err = n.ask(mostTries, func() error {
 		count = 0
 		return n.s.dumpElements(nfProtocols[family], table, set, func([]byte) error { count++; return nil })
 	})

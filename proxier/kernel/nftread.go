@@ -48,7 +48,7 @@ func (n *Nftables) Close() {
 // Generation returns the number of the namespace's last commit, in any table.
 func (n *Nftables) Generation() (uint32, error) {
 	var id uint32
-	err := n.ask(func() (err error) {
+	err := n.ask(mostTries, func() (err error) {
 		id, err = n.s.generation()
 		return err
 	})
@@ -60,13 +60,15 @@ func (n *Nftables) Generation() (uint32, error) {
 
 // Rules returns the rules of one chain, in order; none when there is no such chain.
 func (n *Nftables) Rules(family corev1.IPFamily, table, chain string) ([]Rule, error) {
-	filter := attr.AppendText(nil, unix.NFTA_RULE_TABLE, table)
-	filter = attr.AppendText(filter, unix.NFTA_RULE_CHAIN, chain)
-	var rules []Rule
-	err := n.ask(func() error {
+	return chainRules(n, family, table, chain, ruleOf)
+}
+
+// chainRules reads the rules of one chain with of, which gets their attributes.
+func chainRules[R any](n *Nftables, family corev1.IPFamily, table, chain string, of func(attrs []byte, family corev1.IPFamily) (R, error)) (rules []R, err error) {
+	err = n.ask(mostTries, func() error {
 		rules = rules[:0]
-		return n.s.dump(unix.NFT_MSG_GETRULE, nfProtocols[family], filter, func(attrs []byte) error {
-			rule, err := ruleOf(attrs, nfProtocols[family])
+		return n.s.dumpRules(family, table, chain, func(attrs []byte) error {
+			rule, err := of(attrs, family)
 			rules = append(rules, rule)
 			return err
 		})
@@ -81,7 +83,7 @@ func (n *Nftables) Rules(family corev1.IPFamily, table, chain string) ([]Rule, e
 func (n *Nftables) Uses(family corev1.IPFamily, table, chain string) (uses int, ok bool, err error) {
 	filter := attr.AppendText(nil, unix.NFTA_CHAIN_TABLE, table)
 	filter = attr.AppendText(filter, unix.NFTA_CHAIN_NAME, chain)
-	err = n.ask(func() error {
+	err = n.ask(mostTries, func() error {
 		return n.s.one(unix.NFT_MSG_GETCHAIN, nfProtocols[family], filter, func(attrs []byte) error {
 			ok = true
 			var err error
@@ -102,7 +104,7 @@ func (n *Nftables) Uses(family corev1.IPFamily, table, chain string) (uses int, 
 // Elements returns the elements of a set or a map; none when there is no such set.
 func (n *Nftables) Elements(family corev1.IPFamily, table, set string) ([]NftElement, error) {
 	var elements []NftElement
-	err := n.ask(func() error {
+	err := n.ask(mostTries, func() error {
 		elements = elements[:0]
 		return n.s.dumpElements(nfProtocols[family], table, set, func(element []byte) error {
 			e, err := elementOf(element)
@@ -123,7 +125,7 @@ type NftTally struct{ Rules, Chains, Sets, Elements int }
 // square of their number: for each part of the answer the kernel walks through the set from its beginning.
 func (n *Nftables) Tally(family corev1.IPFamily, table string) (NftTally, error) {
 	var t NftTally
-	err := n.ask(func() error {
+	err := n.ask(mostTries, func() error {
 		t = NftTally{}
 		if err := n.s.eachChain(family, table, func(_ Chain, rules int) { t.Chains++; t.Rules += rules }); err != nil {
 			return err
@@ -146,14 +148,16 @@ func (n *Nftables) Tally(family corev1.IPFamily, table string) (NftTally, error)
 	return t, nil
 }
 
+// mostTries is how often a question is asked while the ruleset changes.
+const mostTries = 10
+
 // ask repeats a question when the ruleset changed meanwhile. A missing object, or a kernel without nf_tables, gives an
 // empty answer and no error. If that error comes after the answer began, the object was deleted and the answer is cut
 // off.
-func (n *Nftables) ask(question func() error) error {
+func (n *Nftables) ask(tries int, question func() error) error {
 	if n.s == nil {
 		return nil
 	}
-	const tries = 10
 	for try := 1; ; try++ {
 		n.s.read = 0
 		err := question()
@@ -163,8 +167,7 @@ func (n *Nftables) ask(question func() error) error {
 			}
 			err = cutOff(err)
 		}
-		switch {
-		case !errors.Is(err, errChanged) || try == tries:
+		if !errors.Is(err, errChanged) || try == tries {
 			return err
 		}
 	}

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
 
 	"synclab/proxier/kernel/attr"
 )
@@ -13,22 +14,29 @@ type ruleReader struct {
 	registers map[uint32][]byte // the values of immediates; the result of a lookup is unknown
 }
 
-func ruleOf(attrs []byte, protocol byte) (Rule, error) {
-	r := ruleReader{addrSize: 4}
-	if protocol == unix.NFPROTO_IPV6 {
-		r.addrSize = 16
-	}
-	err := inside(attrs, unix.NFTA_RULE_EXPRESSIONS, func(list []byte) error {
-		return inside(list, unix.NFTA_LIST_ELEM, r.expression)
-	})
+func ruleOf(attrs []byte, family corev1.IPFamily) (Rule, error) {
+	r := ruleReader{addrSize: addrSizes[family]}
+	err := eachExpression(attrs, r.expression)
 	return r.rule, err
 }
 
-func (r *ruleReader) expression(expression []byte) error {
-	name, body, err := expressionOf(expression)
-	if err != nil {
-		return err
-	}
+// addrSizes are the lengths of addresses in bytes.
+var addrSizes = map[corev1.IPFamily]int{corev1.IPv4Protocol: 4, corev1.IPv6Protocol: 16}
+
+// eachExpression calls yield with the name and the body of each expression of a rule, until it fails.
+func eachExpression(attrs []byte, yield func(name string, body []byte) error) error {
+	return inside(attrs, unix.NFTA_RULE_EXPRESSIONS, func(list []byte) error {
+		return inside(list, unix.NFTA_LIST_ELEM, func(expression []byte) error {
+			name, body, err := expressionOf(expression)
+			if err != nil {
+				return err
+			}
+			return yield(name, body)
+		})
+	})
+}
+
+func (r *ruleReader) expression(name string, body []byte) error {
 	switch name {
 	case "immediate":
 		return r.immediate(body)

@@ -64,7 +64,7 @@ func TestJumps(t *testing.T) {
 func readRules(t *testing.T, x tool, chain string) []Rule {
 	t.Helper()
 	if x.variant == Legacy {
-		legacy, err := OpenLegacy()
+		legacy, err := OpenLegacy(x.family)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -158,38 +158,38 @@ func TestDNATRevisions(t *testing.T) {
 	}
 }
 
-// A stamp changes with the table's size. Reading it creates no table, and sees a table that is created later.
-func TestLegacyStamp(t *testing.T) {
+// A fingerprint changes with the table's size. Reading it creates no table, and sees a table that is created later.
+func TestLegacyFingerprint(t *testing.T) {
 	for _, x := range tools()[:2] {
 		t.Run(x.name, func(t *testing.T) {
 			netns.Fresh(t)
-			l, err := OpenLegacy()
+			l, err := OpenLegacy(x.family)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer l.Close()
-			stamp := func() LegacyStamp {
+			fingerprint := func() LegacyFingerprint {
 				t.Helper()
-				s, err := l.Stamp(x.family, "nat")
+				s, err := l.Fingerprint(x.family, "nat")
 				if err != nil {
 					t.Fatal(err)
 				}
 				return s
 			}
-			if s := stamp(); s != (LegacyStamp{}) {
-				t.Errorf("stamp %+v of no table", s)
+			if s := fingerprint(); s != (LegacyFingerprint{}) {
+				t.Errorf("fingerprint %+v of no table", s)
 			}
 			if names, err := os.ReadFile(xtables.Of(x.family).Tables); err != nil && !os.IsNotExist(err) || len(names) > 0 {
 				t.Errorf("tables after reading: %q, %v", names, err)
 			}
 			x.restore(t, ruleset(x, 3))
-			loaded := stamp()
-			if loaded == (LegacyStamp{}) || loaded != stamp() {
-				t.Error("the stamp does not stay")
+			loaded := fingerprint()
+			if loaded == (LegacyFingerprint{}) || loaded != fingerprint() {
+				t.Error("the fingerprint does not stay")
 			}
 			x.restore(t, "*nat\n-F KUBE-SERVICES\nCOMMIT\n")
-			if loaded == stamp() {
-				t.Error("the stamp does not move")
+			if loaded == fingerprint() {
+				t.Error("the fingerprint does not move")
 			}
 		})
 	}

@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"encoding/binary"
 	"fmt"
 	"strings"
 
@@ -13,30 +12,15 @@ import (
 )
 
 // Texts describes the rules of one chain for messages, one line of text each, with the kernel's names of expressions.
-func (n *Nftables) Texts(family corev1.IPFamily, table, chain string) (texts []string, err error) {
-	filter := attr.AppendText(nil, unix.NFTA_RULE_TABLE, table)
-	filter = attr.AppendText(filter, unix.NFTA_RULE_CHAIN, chain)
-	err = n.ask(func() error {
-		texts = texts[:0]
-		return n.s.dump(unix.NFT_MSG_GETRULE, nfProtocols[family], filter, func(attrs []byte) error {
-			var words []string
-			err := inside(attrs, unix.NFTA_RULE_EXPRESSIONS, func(list []byte) error {
-				return inside(list, unix.NFTA_LIST_ELEM, func(expression []byte) error {
-					name, body, err := expressionOf(expression)
-					if err == nil {
-						words = append(words, expressionText(name, body))
-					}
-					return err
-				})
-			})
-			texts = append(texts, strings.Join(words, " "))
-			return err
+func (n *Nftables) Texts(family corev1.IPFamily, table, chain string) ([]string, error) {
+	return chainRules(n, family, table, chain, func(attrs []byte, _ corev1.IPFamily) (string, error) {
+		var words []string
+		err := eachExpression(attrs, func(name string, body []byte) error {
+			words = append(words, expressionText(name, body))
+			return nil
 		})
+		return strings.Join(words, " "), err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("rules of %s table %s chain %s: %w", family, table, chain, err)
-	}
-	return texts, nil
 }
 
 // Numbers of the kernel that have a name in a rule's text (linux/netfilter/nf_tables.h). Others stay numbers.
@@ -108,21 +92,9 @@ func dataText(data []byte) (text string) {
 
 // Texts describes the rules that Rules returns, for messages.
 func (j *Jumps) Texts(chain string) (texts []string) {
-	j.each(chain, func(e xtables.Entry) {
-		rule := j.rule(e)
-		if rule == (Rule{}) || e.IsVerdict() && e.Verdict() == e.At+len(e.Bytes) {
-			return
-		}
+	j.deciding(chain, func(e xtables.Entry, rule Rule) {
 		var words []string
-		entry := e.Bytes[:len(e.Bytes)-len(e.Target)]
-		for matches := entry[j.table.Wire.Entry:]; len(matches) >= xtables.Header; {
-			size := int(binary.NativeEndian.Uint16(matches))
-			if size < xtables.Header || size > len(matches) {
-				break
-			}
-			words = append(words, "-m "+string(xtables.CString(matches[2:2+xtables.ExtensionName])))
-			matches = matches[size:]
-		}
+		eachMatch(e, j.table.Wire, func(name string, _ []byte) { words = append(words, "-m "+name) })
 		switch name := string(e.TargetName()); {
 		case rule.DNAT.IsValid():
 			words = append(words, "-j DNAT --to-destination "+rule.DNAT.String())

@@ -257,7 +257,7 @@ type legacy struct {
 }
 
 func newLegacy(families []corev1.IPFamily) (*legacy, error) {
-	k, err := kernel.OpenLegacy()
+	k, err := kernel.OpenLegacy(families...)
 	return &legacy{k, families}, err
 }
 
@@ -270,30 +270,30 @@ func (l *legacy) found(family corev1.IPFamily) (bool, error) {
 	return table.Has(iptables.DispatchChains[0]), nil
 }
 
-// Generation combines the tables' stamps: nat's for Dispatch, filter's for Rest.
+// Generation combines the tables' fingerprints: nat's for Dispatch, filter's for Rest.
 func (l *legacy) Generation() (g Generation, err error) {
 	for _, family := range l.families {
 		for _, mixed := range []struct {
 			table iptables.Table
 			into  *uint64
 		}{{iptables.NAT, &g.Dispatch}, {iptables.Filter, &g.Rest}} {
-			stamp, err := l.kernel.Stamp(family, string(mixed.table))
+			fingerprint, err := l.kernel.Fingerprint(family, string(mixed.table))
 			if err != nil {
 				return Generation{}, err
 			}
-			mix(mixed.into, stamp)
+			mix(mixed.into, fingerprint)
 		}
 	}
 	return g, nil
 }
 
 // mix is FNV-1a by words.
-func mix(into *uint64, stamp kernel.LegacyStamp) {
+func mix(into *uint64, fingerprint kernel.LegacyFingerprint) {
 	const prime = 1099511628211
 	add := func(n uint32) { *into = (*into ^ uint64(n)) * prime }
-	add(stamp.Entries)
-	add(stamp.Bytes)
-	for _, at := range stamp.Hooks {
+	add(fingerprint.Entries)
+	add(fingerprint.Bytes)
+	for _, at := range fingerprint.Hooks {
 		add(at)
 	}
 }
