@@ -14,7 +14,7 @@ import (
 	"synclab/proxier/userspace"
 )
 
-// BackendKind selects the backend that writes a proxier's rules.
+// BackendKind selects the backend that writes a proxier's rules. It is also kube-proxy's name for the proxy mode.
 type BackendKind string
 
 // The backends.

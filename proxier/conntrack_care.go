@@ -2,6 +2,7 @@ package proxier
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"slices"
 	"time"
@@ -9,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
 
-	"synclab/proxier/backend"
 	"synclab/proxier/conntrack"
 	"synclab/proxier/plan"
 	"synclab/proxier/runner"
@@ -160,12 +160,21 @@ func (f *flows) recall(changes tracker.Changes, p *plan.Plan) {
 	}
 }
 
-// inherit records where the rules of an earlier proxier sent flows.
-func (f *flows) inherit(inherited []backend.Inherited) {
+// inherit records, once, where the rules of an earlier proxier send flows.
+func (e *engine) inherit() error {
+	if e.flows == nil || e.inherited {
+		return nil
+	}
+	inherited, err := e.backend.Inherited()
+	if err != nil {
+		return fmt.Errorf("reading the previous UDP frontends: %w", err)
+	}
+	e.inherited = true
 	for _, i := range inherited {
 		frontend := conntrack.Frontend{Addr: i.Frontend.Addr(), Port: i.Frontend.Port()}
-		f.cleaner.Recall(frontend, conntrack.NewEndpoints(i.Endpoints...))
+		e.flows.cleaner.Recall(frontend, conntrack.NewEndpoints(i.Endpoints...))
 	}
+	return nil
 }
 
 // udpPorts returns the names of the UDP ports that a Service has or had.

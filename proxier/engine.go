@@ -25,6 +25,9 @@ type Backend interface {
 	Dirty() bool
 	// NeedsFull returns why a cluster with that many endpoints needs a full sync; empty: a partial sync is enough.
 	NeedsFull(endpoints int) string
+	// Inherited returns the UDP frontends that the kernel redirects to endpoints. The engine asks once, before the first
+	// sync writes anything.
+	Inherited() ([]backend.Inherited, error)
 	// Sync writes the desired state to the kernel. A refused Service port is reported in the result and is no error.
 	// After an error nothing is lost: the next sync finds what is missing. The result describes failed syncs too.
 	Sync(ctx context.Context, req backend.Request) (backend.Result, error)
@@ -68,8 +71,8 @@ type engine struct {
 	checks      int
 	// moved: a full sync has run since the addresses for health check node ports were last read.
 	moved bool
-	// settled: a sync has succeeded. Before that, the kernel may hold the rules of an earlier proxier.
-	settled bool
+	// inherited: the UDP frontends of an earlier proxier's rules have been read.
+	inherited bool
 	// suspect: the fingerprint had changed before a sync overwrote it, or another process wrote during a sync.
 	suspect bool
 	others  *backend.Fingerprint // external writes as of the last sync; nil: unknown
@@ -169,12 +172,12 @@ func (e *engine) replan(s *Sync, changes tracker.Changes) {
 // apply writes the desired state to the kernel.
 func (e *engine) apply(ctx context.Context, s *Sync) error {
 	e.began = s.Kind
-	result, err := e.backend.Sync(ctx, backend.Request{
-		Full: s.Kind == Full, Ports: e.plan.Ports(), Endpoints: e.plan.KnownEndpoints(), Inherit: e.flows != nil && !e.settled,
-	})
-	if e.flows != nil {
-		e.flows.inherit(result.Inherited)
+	if err := e.inherit(); err != nil {
+		return err
 	}
+	result, err := e.backend.Sync(ctx, backend.Request{
+		Full: s.Kind == Full, Ports: e.plan.Ports(), Endpoints: e.plan.KnownEndpoints(),
+	})
 	if result.Full && s.Kind != Full {
 		s.Kind, s.Reason = Full, result.Reason
 	}
@@ -213,7 +216,6 @@ func (e *engine) end(ctx context.Context, s *Sync, changes tracker.Changes, err 
 // succeed makes the changes the installed state. It also queues the cleanup of UDP flows that the new rules do not
 // allow.
 func (e *engine) succeed(s *Sync, changes tracker.Changes) {
-	e.settled = true
 	e.tracker.Commit(changes)
 	e.postSync.committed(e, changes)
 	e.refused.note(s, e.opts.settings.SyncPeriod)

@@ -48,7 +48,7 @@ func newPostSync(opts *Options) (*postSync, error) {
 	}
 	p.health, err = health.New(health.Options{
 		SyncPeriod: opts.settings.SyncPeriod, Families: opts.Families, Clock: opts.Clock,
-		Mode: mode(opts.Backend), Gatherer: opts.Registry, HealthzTotal: all.HealthzTotal, LivezTotal: all.LivezTotal,
+		Mode: string(opts.Backend), Gatherer: opts.Registry, HealthzTotal: all.HealthzTotal, LivezTotal: all.LivezTotal,
 	})
 	if err != nil {
 		return nil, err
@@ -62,14 +62,6 @@ func newPostSync(opts *Options) (*postSync, error) {
 		}
 	}
 	return p, nil
-}
-
-// mode returns kube-proxy's name for the proxy mode of a backend.
-func mode(kind BackendKind) string {
-	if kind == Nftables || kind == Userspace {
-		return string(kind)
-	}
-	return string(Iptables)
 }
 
 // flowsOf makes the conntrack cleanup of a family's UDP flows; nil when cleanup is off. Backend Userspace has none: its

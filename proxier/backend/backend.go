@@ -37,8 +37,6 @@ type Request struct {
 	Ports []*plan.ServicePort
 	// Endpoints is the number of endpoints known in the cluster.
 	Endpoints int
-	// Inherit requests Result.Inherited.
-	Inherit bool
 }
 
 // Run is one tool run, one netlink transaction or one socket option.
@@ -67,16 +65,12 @@ type Result struct {
 	// Installed counts the proxier's chains and rules in the tables. Sent counts those that this sync sent: what it
 	// sent twice counts once, and what it removed again does not count. After a full sync both are the same.
 	Sent, Installed map[Table]Count
-	// Inherited are the UDP frontends that the kernel redirected to endpoints before a full sync wrote anything. The
-	// backend fills it if Request.Inherit is set.
-	Inherited []Inherited
 	// Refused lists the Service ports whose rules differ from the desired ones, because the kernel or the tool refused
 	// them.
 	Refused map[tracker.ServicePortName]error
 }
 
-// Inherited is a UDP frontend as the installed rules redirected it: those of an earlier proxier, or of this proxier's
-// failed syncs.
+// Inherited is a UDP frontend as the rules of an earlier proxier redirected it.
 type Inherited struct {
 	Frontend netip.AddrPort // an invalid address means a NodePort
 	// Endpoints are the possible DNAT targets, including those behind a firewall or a policy.

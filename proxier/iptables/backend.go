@@ -159,11 +159,6 @@ func (s *syncing) prepareFull(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.req.Inherit && slices.ContainsFunc(existing[NAT], s.rules.leads) {
-		if s.result.Inherited, err = inherit(s.tables); err != nil {
-			return err
-		}
-	}
 	start = s.opts.Clock.Now()
 	err = s.tables.EnsureJumps(ctx)
 	s.result.Jumps += s.opts.Clock.Since(start)

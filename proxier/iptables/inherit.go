@@ -19,18 +19,21 @@ type ChainRules interface {
 	Close()
 }
 
-// inherit reads the UDP frontends of the previous rules in nat with their endpoints, whatever process wrote these
-// rules.
-func inherit(tables Tables) ([]backend.Inherited, error) {
-	leads, err := tables.ChainRules()
+// Inherited returns the UDP frontends of nat with their endpoints, whatever process wrote the rules.
+func (b *Backend) Inherited() ([]backend.Inherited, error) {
+	chains, err := b.tables.Chains(NAT)
+	if err != nil || !slices.ContainsFunc(chains, b.rules.leads) {
+		return nil, err
+	}
+	leads, err := b.tables.ChainRules()
 	if err != nil {
-		return nil, fmt.Errorf("reading the previous UDP frontends: %w", err)
+		return nil, err
 	}
 	defer leads.Close()
 	h := previousRules{leads: leads, translates: map[string][]netip.AddrPort{}}
 	for _, d := range []dispatch{natServices, natNodePorts} {
 		if err := h.follow(d, dispatchChains[d].name, map[string]bool{}); err != nil {
-			return nil, fmt.Errorf("reading the previous UDP frontends: %w", err)
+			return nil, err
 		}
 	}
 	return h.found, nil

@@ -189,12 +189,6 @@ func (s *syncing) run() error {
 	if reason := s.NeedsFull(s.req.Endpoints); reason != "" && !full {
 		s.result.Full, s.result.Reason, full = true, reason, true
 	}
-	if full && s.req.Inherit {
-		var err error
-		if s.result.Inherited, err = s.inherited(); err != nil {
-			return fmt.Errorf("reading the previous UDP frontends: %w", err)
-		}
-	}
 	switch {
 	case full && s.model != nil:
 		return s.fullModel()

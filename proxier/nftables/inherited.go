@@ -19,24 +19,27 @@ type asked interface {
 	element(s set, key []byte) ([]byte, bool, error)
 }
 
-// inherited returns the UDP frontends of all tables that packets meet. For a moment during a full sync there are two,
+// Inherited returns the UDP frontends of all tables that packets meet. For a moment during a full sync there are two,
 // and a process may have ended then.
-func (s *syncing) inherited() (found []backend.Inherited, err error) {
-	if s.model != nil {
-		if !s.model.Exists {
-			return nil, nil
-		}
-		return heritage(askedModel{s.model}, s.opts.Family)
+func (b *Backend) Inherited() (found []backend.Inherited, err error) {
+	switch {
+	case b.model != nil && !b.model.Exists:
+		return nil, nil
+	case b.model != nil:
+		return heritage(askedModel{b.model}, b.opts.Family)
+	}
+	if err := b.open(); err != nil {
+		return nil, err
 	}
 	for _, table := range tableNames {
-		_, active, err := s.kernel.Uses(s.opts.Family, table, baseChains[0].name)
+		_, active, err := b.kernel.Uses(b.opts.Family, table, baseChains[0].name)
 		if err != nil {
 			return nil, err
 		}
 		if !active {
 			continue
 		}
-		more, err := heritage(askedKernel{s.kernel, s.opts.Family, table}, s.opts.Family)
+		more, err := heritage(askedKernel{b.kernel, b.opts.Family, table}, b.opts.Family)
 		if err != nil {
 			return nil, err
 		}

@@ -96,6 +96,9 @@ func (b *Backend) Others() (backend.Fingerprint, error) { return b.opts.Tables.O
 // Glance has nothing to compare: Fingerprint shows every change of the tables.
 func (b *Backend) Glance() (string, error) { return "", nil }
 
+// Inherited returns none: the rules redirect to sockets of the process, not to endpoints.
+func (b *Backend) Inherited() ([]backend.Inherited, error) { return nil, nil }
+
 // Sync opens the sockets of new Service ports, gives all their endpoints, and writes the rules if frontends have
 // changed or req asks for it. Sockets of removed Service ports are closed after that. A socket that cannot be opened
 // refuses its port.
