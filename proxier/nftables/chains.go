@@ -92,9 +92,9 @@ func (r *rules) fixed(chain string) ruleList {
 		l.add(local(false), r.reject())
 		l.add(to(expr.VerdictDrop, ""))
 	case chainInternal:
-		l.add(r.frontend(0), find(setRefusedServices, 0, r.words), goOn(setRefusals, r.words+1))
+		l.add(r.frontend(), find(setRefusedServices, 0, r.at.refusal-1), goOn(setRefusals, r.at.refusal))
 	case chainExternal:
-		l.add(r.frontend(0), find(setRefusedExternal, 0, r.words), goOn(setRefusals, r.words+1))
+		l.add(r.frontend(), find(setRefusedExternal, 0, r.at.refusal-1), goOn(setRefusals, r.at.refusal))
 		l.add(protocol(0), dport(1), find(setRefusedNodePorts, 0, 0), local(false), goOn(setRefusals, 1))
 	case chainLoopback:
 		l.add(ctState(ctEstablished|ctRelated, false), ctDNAT(false), to(expr.VerdictDrop, ""))
@@ -136,7 +136,7 @@ func notNew() []any { return []any{ctState(ctNew, false), to(expr.VerdictAccept,
 
 // firewall drops packets that load balancers' source ranges did not accept: the others have another destination by now.
 func (r *rules) firewall(l *ruleList) {
-	l.add(r.frontend(0), lookup(setFirewall, 0), to(expr.VerdictDrop, ""))
+	l.add(r.frontend(), lookup(setFirewall, 0), to(expr.VerdictDrop, ""))
 }
 
 var loopback4 = netip.MustParsePrefix("127.0.0.0/8")
@@ -154,8 +154,9 @@ func (r *rules) localnet(l *ruleList) {
 // services finds the frontend. A packet that its chain does not take returns, and may be for a NodePort. Its port is
 // looked up before its address: asking the routes for an address takes longer, and most packets have another port.
 func (r *rules) services(l *ruleList) {
-	l.add(r.frontend(0), find(setFrontends, 0, r.words-1), goOn(setClasses, r.words))
-	port, class := []expr.Any{protocol(1), dport(2), find(setNodePorts, 1, 0)}, goOn(setClasses, 1)
+	l.add(r.frontend(), find(setFrontends, 0, r.at.class-1), goOn(setClasses, r.at.class))
+	port := []expr.Any{protocol(r.at.nodePort), dport(r.at.nodePort + 1), find(setNodePorts, r.at.nodePort, r.at.nodePort-1)}
+	class := goOn(setClasses, r.at.nodePort)
 	if r.NodePortAddresses == nil {
 		not := prefix(0, loopback4, false)
 		switch {
@@ -179,11 +180,11 @@ func (r *rules) services(l *ruleList) {
 // list looks up the Service port of a frontend. Its key includes the class: see docs/design/nftables-table.md, torn
 // reads.
 func (r *rules) list(c Class) []expr.Any {
-	load := r.frontend(0)
+	load := r.frontend()
 	if c.kind().nodePort() {
-		load = r.nodePort(0)
+		load = r.nodePort()
 	}
-	return append(load, value(r.words+2, append64(nil, uint64(c))), find(setLists, 0, r.at.id-1))
+	return append(load, value(r.at.listClass, append64(nil, uint64(c))), find(setLists, 0, r.at.id-1))
 }
 
 // class returns the rules of a class's chain.

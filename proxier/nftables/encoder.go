@@ -103,6 +103,13 @@ func (e *encoder) text(kind uint16, value string)  { e.buf = attr.AppendText(e.b
 func (e *encoder) u32(kind uint16, value uint32)   { e.buf = attr.AppendUint32(e.buf, kind, value) }
 func (e *encoder) u64(kind uint16, value uint64)   { e.buf = attr.AppendUint64(e.buf, kind, value) }
 
+// value writes the key or the value of an element.
+func (e *encoder) value(kind uint16, data []byte) {
+	start := e.open(kind)
+	e.bytes(unix.NFTA_DATA_VALUE, data)
+	e.close(start)
+}
+
 func (e *encoder) createTable() {
 	start := e.begin(unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE|unix.NLM_F_EXCL)
 	e.text(unix.NFTA_TABLE_NAME, e.table)
@@ -224,13 +231,9 @@ func (e *encoder) elements(kind, flags uint16, s set, b []byte, key, value int) 
 		start, list := e.openElements(kind, flags, s)
 		for first := true; len(b) > 0 && (first || len(e.buf)-list < mostListBytes && (e.limit == 0 || len(e.buf) < e.limit)); first = false {
 			in := e.open(unix.NFTA_LIST_ELEM)
-			k := e.open(unix.NFTA_SET_ELEM_KEY)
-			e.bytes(unix.NFTA_DATA_VALUE, b[:key])
-			e.close(k)
+			e.value(unix.NFTA_SET_ELEM_KEY, b[:key])
 			if value > 0 {
-				v := e.open(unix.NFTA_SET_ELEM_DATA)
-				e.bytes(unix.NFTA_DATA_VALUE, b[key:key+value])
-				e.close(v)
+				e.value(unix.NFTA_SET_ELEM_DATA, b[key:key+value])
 			}
 			e.close(in)
 			b = b[key+value:]
@@ -251,12 +254,8 @@ func (e *encoder) openElements(kind, flags uint16, s set) (message, list int) {
 func (e *encoder) addTimed(s set, key, value []byte, timeout, left time.Duration) {
 	start, list := e.openElements(unix.NFT_MSG_NEWSETELEM, unix.NLM_F_CREATE, s)
 	in := e.open(unix.NFTA_LIST_ELEM)
-	k := e.open(unix.NFTA_SET_ELEM_KEY)
-	e.bytes(unix.NFTA_DATA_VALUE, key)
-	e.close(k)
-	v := e.open(unix.NFTA_SET_ELEM_DATA)
-	e.bytes(unix.NFTA_DATA_VALUE, value)
-	e.close(v)
+	e.value(unix.NFTA_SET_ELEM_KEY, key)
+	e.value(unix.NFTA_SET_ELEM_DATA, value)
 	e.u64(unix.NFTA_SET_ELEM_TIMEOUT, uint64(timeout.Milliseconds()))
 	e.u64(unix.NFTA_SET_ELEM_EXPIRATION, uint64(left.Milliseconds()))
 	e.close(in)
@@ -268,9 +267,7 @@ func (e *encoder) addVerdict(s set, key []byte, v expr.Verdict) {
 	e.written.Rules++
 	start, list := e.openElements(unix.NFT_MSG_NEWSETELEM, unix.NLM_F_CREATE, s)
 	in := e.open(unix.NFTA_LIST_ELEM)
-	k := e.open(unix.NFTA_SET_ELEM_KEY)
-	e.bytes(unix.NFTA_DATA_VALUE, key)
-	e.close(k)
+	e.value(unix.NFTA_SET_ELEM_KEY, key)
 	d := e.open(unix.NFTA_SET_ELEM_DATA)
 	code := e.open(unix.NFTA_DATA_VERDICT)
 	e.u32(unix.NFTA_VERDICT_CODE, uint32(v.Kind))

@@ -16,13 +16,16 @@ import (
 func reg(word int) uint32 { return unix.NFT_REG32_00 + uint32(word) }
 
 // registers are the words that rules use to pick an endpoint. Keys and values overlap in them, so no rule has to move a
-// value. This is their layout for IPv4, from top to bottom as a packet goes on:
+// value. Rules that only test something, and keys of frontends, begin at word 0. This is the layout for IPv4, from top to
+// bottom as a packet goes on:
 //
 //	word                 0      1      2      3      4      5      6      7      8
 //	frontends   key      daddr  proto  dport
 //	            value    blank  class  ·····
 //	nodeports   key             proto  dport
 //	            value    blank  class  ·····
+//	refused-…   key      daddr  proto  dport
+//	            value           blank  refusal
 //	classes     key             class  ·····
 //	lists       key      daddr  proto  dport  class  ·····
 //	            value                  blank  id     ·····
@@ -35,11 +38,20 @@ func reg(word int) uint32 { return unix.NFT_REG32_00 + uint32(word) }
 // Where the client is remembered, the value of endpoints is one word further right, behind a blank: blank and target are
 // the new value of affinity. An IPv6 address takes four words, so the ID is in words 6 and 7, and the target begins at
 // word 9. The ID overwrites the class, and nft prints the class in its place: see docs/design/nftables-table.md.
-type registers struct{ client, id, slot, target int }
+type registers struct {
+	class     int // of frontends, behind a blank
+	refusal   int // of refused Services and external addresses, behind a blank
+	nodePort  int // the key of nodeports, and the class, behind a blank
+	listClass int // in the key of lists, behind the frontend
+	client    int // the key of affinity: an address, then the ID
+	id        int // of lists, behind a blank: begins the keys of members and endpoints
+	slot      int // ends the key of endpoints
+	target    int // of endpoints: an address, then a port
+}
 
 func registersOf(addrWords int) registers {
 	id := addrWords + 2
-	return registers{client: id - addrWords, id: id, slot: id + 2, target: id + 3}
+	return registers{class: addrWords, refusal: addrWords + 1, nodePort: 1, listClass: id, client: id - addrWords, id: id, slot: id + 2, target: id + 3}
 }
 
 // Conntrack's bits (enum ip_conntrack_info, ip_conntrack_status), as ct loads them: in the machine's byte order.
@@ -122,16 +134,24 @@ func unequal(word int, data []byte) expr.Any {
 	return &expr.Cmp{Op: expr.CmpOpNeq, Register: reg(word), Data: data}
 }
 
+// compare is equal or unequal.
+func compare(word int, data []byte, same bool) expr.Any {
+	if same {
+		return equal(word, data)
+	}
+	return unequal(word, data)
+}
+
 func native(v uint32) []byte { return binary.NativeEndian.AppendUint32(nil, v) }
 
 // frontend loads the key of a frontend: destination address, protocol and port.
-func (r *rules) frontend(word int) []expr.Any {
-	return []expr.Any{r.daddr(word), protocol(word + r.words), dport(word + r.words + 1)}
+func (r *rules) frontend() []expr.Any {
+	return []expr.Any{r.daddr(0), protocol(r.words), dport(r.words + 1)}
 }
 
 // nodePort loads the key of a NodePort in lists: a frontend with the unspecified address.
-func (r *rules) nodePort(word int) []expr.Any {
-	return []expr.Any{value(word, make([]byte, 4*r.words)), protocol(word + r.words), dport(word + r.words + 1)}
+func (r *rules) nodePort() []expr.Any {
+	return []expr.Any{value(0, make([]byte, 4*r.words)), protocol(r.words), dport(r.words + 1)}
 }
 
 // ctState matches packets in one of some states, or in none of them.
@@ -141,11 +161,7 @@ func ctState(bits uint32, in bool) []expr.Any { return ctBits(expr.CtKeySTATE, b
 func ctDNAT(translated bool) []expr.Any { return ctBits(expr.CtKeySTATUS, ctStatusDNAT, translated) }
 
 func ctBits(key expr.CtKey, bits uint32, in bool) []expr.Any {
-	test := equal(0, native(0))
-	if in {
-		test = unequal(0, native(0))
-	}
-	return []expr.Any{&expr.Ct{Key: key, Register: reg(0)}, mask(0, native(bits)), test}
+	return []expr.Any{&expr.Ct{Key: key, Register: reg(0)}, mask(0, native(bits)), compare(0, native(0), !in)}
 }
 
 // mask keeps the bits of data.
@@ -159,11 +175,7 @@ func prefix(word int, p netip.Prefix, within bool) []expr.Any {
 	for i := range p.Bits() {
 		bits[i/8] |= 0x80 >> (i % 8)
 	}
-	test := equal(word, addr)
-	if !within {
-		test = unequal(word, addr)
-	}
-	return []expr.Any{mask(word, bits), test}
+	return []expr.Any{mask(word, bits), compare(word, addr, within)}
 }
 
 // local matches packets whose source or destination is an address of the node.
@@ -184,19 +196,19 @@ func (r *rules) pod(in bool) []expr.Any {
 		name = make([]byte, unix.IFNAMSIZ)
 		copy(name, r.Local.Interface)
 	}
-	test := equal(0, name)
-	if !in {
-		test = unequal(0, name)
-	}
-	return []expr.Any{&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: reg(0)}, test}
+	return []expr.Any{&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: reg(0)}, compare(0, name, in)}
 }
 
 // setMark sets the bit of the masquerade mark and keeps the others.
-func (r *rules) setMark() []expr.Any {
-	bit := uint32(1) << r.MasqueradeBit
+func (r *rules) setMark() []expr.Any { return r.changeMark(1 << r.MasqueradeBit) }
+
+// clearMark clears the mark, or another network stack on the packet's way would masquerade it again.
+func (r *rules) clearMark() []expr.Any { return r.changeMark(0) }
+
+func (r *rules) changeMark(bit uint32) []expr.Any {
 	return []expr.Any{
 		&expr.Meta{Key: expr.MetaKeyMARK, Register: reg(0)},
-		&expr.Bitwise{SourceRegister: reg(0), DestRegister: reg(0), Len: 4, Mask: native(^bit), Xor: native(bit)},
+		&expr.Bitwise{SourceRegister: reg(0), DestRegister: reg(0), Len: 4, Mask: native(^uint32(1 << r.MasqueradeBit)), Xor: native(bit)},
 		&expr.Meta{Key: expr.MetaKeyMARK, Register: reg(0), SourceRegister: true},
 	}
 }
@@ -205,16 +217,6 @@ func (r *rules) setMark() []expr.Any {
 func (r *rules) marked() []expr.Any {
 	bit := native(1 << r.MasqueradeBit)
 	return []expr.Any{&expr.Meta{Key: expr.MetaKeyMARK, Register: reg(0)}, mask(0, bit), equal(0, bit)}
-}
-
-// clearMark clears the mark, or another network stack on the packet's way would masquerade it again.
-func (r *rules) clearMark() []expr.Any {
-	bit := uint32(1) << r.MasqueradeBit
-	return []expr.Any{
-		&expr.Meta{Key: expr.MetaKeyMARK, Register: reg(0)},
-		&expr.Bitwise{SourceRegister: reg(0), DestRegister: reg(0), Len: 4, Mask: native(^bit), Xor: native(0)},
-		&expr.Meta{Key: expr.MetaKeyMARK, Register: reg(0), SourceRegister: true},
-	}
 }
 
 // masquerade with random source ports: two connections must not race for one (k/k#76699).
