@@ -93,9 +93,19 @@ const setCount = 20
 
 // ReportedSizes returns the sizes of all sets and maps of a table, in the order of their creation. It reads only the sizes
 // that the kernel reports without a dump of the elements: before Linux 6.16, none.
-func (n *Nftables) ReportedSizes(family corev1.IPFamily, table string) (sizes []NftSize, err error) {
+func (n *Nftables) ReportedSizes(family corev1.IPFamily, table string) ([]NftSize, error) {
+	return n.sizes(family, table, false)
+}
+
+// Sizes is ReportedSizes, but where the kernel reports no size, it counts the elements. That takes the square of their
+// number: for each part of the answer the kernel walks through the set from its beginning.
+func (n *Nftables) Sizes(family corev1.IPFamily, table string) ([]NftSize, error) {
+	return n.sizes(family, table, true)
+}
+
+func (n *Nftables) sizes(family corev1.IPFamily, table string, count bool) (sizes []NftSize, err error) {
 	err = n.ask(mostTries, func() error {
-		sizes, err = n.s.reportedSizes(family, table)
+		sizes, err = n.s.sizes(family, table, count)
 		return err
 	})
 	if err != nil {
@@ -104,7 +114,7 @@ func (n *Nftables) ReportedSizes(family corev1.IPFamily, table string) (sizes []
 	return sizes, nil
 }
 
-func (s *socket) reportedSizes(family corev1.IPFamily, table string) (sizes []NftSize, err error) {
+func (s *socket) sizes(family corev1.IPFamily, table string, count bool) (sizes []NftSize, err error) {
 	filter := attr.AppendText(nil, unix.NFTA_SET_TABLE, table)
 	err = s.dump(unix.NFT_MSG_GETSET, nfProtocols[family], filter, func(attrs []byte) error {
 		size := NftSize{Elements: -1}
@@ -120,28 +130,15 @@ func (s *socket) reportedSizes(family corev1.IPFamily, table string) (sizes []Nf
 		sizes = append(sizes, size)
 		return err
 	})
-	return sizes, err
-}
-
-// Sizes returns the sizes of all sets and maps of a table, in the order of their creation. Where the kernel reports no
-// size, it counts the elements, in time that grows faster than their number.
-func (n *Nftables) Sizes(family corev1.IPFamily, table string) ([]NftSize, error) {
-	sizes, err := n.ReportedSizes(family, table)
 	for i := range sizes {
-		if sizes[i].Elements < 0 && err == nil {
-			sizes[i].Elements, err = n.countElements(family, table, sizes[i].Set)
+		if count && sizes[i].Elements < 0 && err == nil {
+			sizes[i].Elements, err = s.countElements(family, table, sizes[i].Set)
 		}
 	}
 	return sizes, err
 }
 
-func (n *Nftables) countElements(family corev1.IPFamily, table, set string) (count int, err error) {
-	err = n.ask(mostTries, func() error {
-		count = 0
-		return n.s.dumpElements(nfProtocols[family], table, set, func([]byte) error { count++; return nil })
-	})
-	if err != nil {
-		return 0, fmt.Errorf("elements of %s table %s set %s: %w", family, table, set, err)
-	}
-	return count, nil
+func (s *socket) countElements(family corev1.IPFamily, table, set string) (count int, err error) {
+	err = s.dumpElements(nfProtocols[family], table, set, func([]byte) error { count++; return nil })
+	return count, err
 }

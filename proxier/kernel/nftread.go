@@ -121,8 +121,7 @@ func (n *Nftables) Elements(family corev1.IPFamily, table, set string) ([]NftEle
 // NftTally counts the content of a table.
 type NftTally struct{ Rules, Chains, Sets, Elements int }
 
-// Tally counts the content of a table. Where the kernel reports no size of a set, it lists the elements. That takes the
-// square of their number: for each part of the answer the kernel walks through the set from its beginning.
+// Tally counts the content of a table: see Sizes for what that may cost.
 func (n *Nftables) Tally(family corev1.IPFamily, table string) (NftTally, error) {
 	var t NftTally
 	err := n.ask(mostTries, func() error {
@@ -130,15 +129,13 @@ func (n *Nftables) Tally(family corev1.IPFamily, table string) (NftTally, error)
 		if err := n.s.eachChain(family, table, func(_ Chain, rules int) { t.Chains++; t.Rules += rules }); err != nil {
 			return err
 		}
-		sizes, err := n.s.reportedSizes(family, table)
+		sizes, err := n.s.sizes(family, table, true)
 		if errors.Is(err, unix.ENOENT) && t == (NftTally{}) {
 			return nil
 		}
 		t.Sets = len(sizes)
 		for _, size := range sizes {
-			if t.Elements += max(size.Elements, 0); size.Elements < 0 {
-				err = errors.Join(err, n.s.dumpElements(nfProtocols[family], table, size.Set, func([]byte) error { t.Elements++; return nil }))
-			}
+			t.Elements += size.Elements
 		}
 		return err
 	})

@@ -275,7 +275,7 @@ func TestNftables(t *testing.T) {
 		t.Fatalf("sizes: %v, %v", sizes, err)
 	}
 	for _, size := range sizes { // in both ways, where the kernel knows both
-		if counted, err := n.countElements(v4, "lab", size.Set); err != nil || size.Elements >= 0 && size.Elements != counted {
+		if counted, err := n.s.countElements(v4, "lab", size.Set); err != nil || size.Elements >= 0 && size.Elements != counted {
 			t.Errorf("set %s: reported %d, counted %d, %v", size.Set, size.Elements, counted, err)
 		}
 	}
