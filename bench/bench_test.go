@@ -221,8 +221,9 @@ func benchRepeatedFull(b *testing.B, r *rigtest.Rig) {
 	var sum phases
 	b.ReportAllocs()
 	for b.Loop() {
-		r.Proxier.ForceSync("benchmark")
-		r.Sync(b)
+		if err := r.Proxier.SyncNow(b.Context(), "benchmark"); err != nil {
+			b.Fatal(err)
+		}
 		sum.add(r.Last)
 	}
 	sum.report(b)

@@ -66,8 +66,8 @@ func TestFingerprintOfOwnCommits(t *testing.T) {
 				differs("after a sync of "+string(e.family), false)
 			}
 		}
-		p.ForceSync("test")
-		for n := range p.engines {
+		for n, e := range p.engines {
+			e.demandFull("test")
 			sync(n)
 		}
 		differs("after full syncs", false)

@@ -166,18 +166,14 @@ func (p *Proxier) WaitIdle(ctx context.Context) error {
 	return nil
 }
 
-// ForceSync requests a full sync of every family.
-func (p *Proxier) ForceSync(reason string) {
-	for _, e := range p.engines {
-		e.demandFull(reason)
-	}
-}
-
-// SyncNow syncs every family in the calling goroutine and bypasses the runner. Benchmarks and tests use it to time one
-// sync.
-func (p *Proxier) SyncNow(ctx context.Context) error {
+// SyncNow syncs every family in the calling goroutine and bypasses the runner. full is the reason for a full sync; empty:
+// there is none. Benchmarks and tests use it to time one sync.
+func (p *Proxier) SyncNow(ctx context.Context, full string) error {
 	var errs []error
 	for _, e := range p.engines {
+		if full != "" {
+			e.demandFull(full)
+		}
 		errs = append(errs, e.sync(ctx))
 	}
 	return errors.Join(errs...)

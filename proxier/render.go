@@ -33,5 +33,5 @@ func Render(ctx context.Context, opts Options, services []*corev1.Service, slice
 			e.tracker.PutSlice(digester.Slice(slice), now)
 		}
 	}
-	return models, p.SyncNow(ctx)
+	return models, p.SyncNow(ctx, "")
 }

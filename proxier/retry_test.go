@@ -121,7 +121,7 @@ func TestEveryFailureIsRetried(t *testing.T) {
 			}
 			e.trigger(true)
 		},
-		"forced": func(r *runningModel, _ *engine) { r.ForceSync("forced") },
+		"forced": func(_ *runningModel, e *engine) { e.demandFull("forced") },
 	}
 	for reason, ask := range asks {
 		t.Run(reason, func(t *testing.T) {

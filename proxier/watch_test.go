@@ -113,7 +113,7 @@ func watching(t *testing.T) (*Proxier, func() string) {
 	}
 	return p, func() string {
 		t.Helper()
-		if err := p.SyncNow(t.Context()); err != nil {
+		if err := p.SyncNow(t.Context(), ""); err != nil {
 			t.Fatal(err)
 		}
 		return saved(t, model)
@@ -135,7 +135,7 @@ func TestExternalIPsGate(t *testing.T) {
 		if err := p.Watch(t.Context(), informers.NewSharedInformerFactory(fake.NewClientset(svc, slice), 0)); err != nil {
 			t.Fatal(err)
 		}
-		if err := p.SyncNow(t.Context()); err != nil {
+		if err := p.SyncNow(t.Context(), ""); err != nil {
 			t.Fatal(err)
 		}
 		rendered, err := Render(t.Context(), Options{Config: opts.Config}, []*corev1.Service{svc}, []*discoveryv1.EndpointSlice{slice}, nil)
@@ -163,7 +163,7 @@ func TestResyncIsNoChange(t *testing.T) {
 	svc, slice := plainService("svc", "10.96.0.1", 0), plainSlice("svc", "10.128.0.1")
 	p.serviceHandler().OnAdd(svc, true)
 	p.sliceHandler().OnAdd(slice, true)
-	if err := p.SyncNow(t.Context()); err != nil {
+	if err := p.SyncNow(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
 	p.serviceHandler().OnUpdate(svc, svc.DeepCopy())
@@ -171,7 +171,7 @@ func TestResyncIsNoChange(t *testing.T) {
 	if n := p.engines[0].tracker.Pending(); n != 0 {
 		t.Errorf("%d Services pending", n)
 	}
-	if err := p.SyncNow(t.Context()); err != nil || syncs != 2 { // Seq 2, no run of the tool, no change
+	if err := p.SyncNow(t.Context(), ""); err != nil || syncs != 2 { // Seq 2, no run of the tool, no change
 		t.Errorf("%v, %d", err, syncs)
 	}
 }
@@ -248,11 +248,11 @@ func TestSliceMovesToAnotherService(t *testing.T) {
 	after := before.DeepCopy()
 	after.Labels[discoveryv1.LabelServiceName] = "two"
 	p.sliceHandler().OnAdd(before, true)
-	if err := p.SyncNow(t.Context()); err != nil {
+	if err := p.SyncNow(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
 	p.sliceHandler().OnUpdate(before, after)
-	if err := p.SyncNow(t.Context()); err != nil {
+	if err := p.SyncNow(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
 	rules := saved(t, model)
@@ -278,7 +278,7 @@ func TestSliceTurnsHeadless(t *testing.T) {
 		want     bool
 	}{{slice, slice, true}, {slice, headless, false}, {headless, slice, true}} {
 		p.sliceHandler().OnUpdate(step.old, step.obj)
-		if err := p.SyncNow(t.Context()); err != nil {
+		if err := p.SyncNow(t.Context(), ""); err != nil {
 			t.Fatal(err)
 		}
 		if got := strings.Contains(saved(t, model), "10.128.0.1:8080"); got != step.want {

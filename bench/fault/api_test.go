@@ -87,7 +87,7 @@ func (f *following) differs(t *testing.T) string { return f.differsFrom(t, f.Wor
 
 func (f *following) differsFrom(t *testing.T, o *sim.Objects) string {
 	t.Helper()
-	if err := f.proxier.SyncNow(t.Context()); err != nil {
+	if err := f.proxier.SyncNow(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
 	var node *corev1.Node

@@ -86,7 +86,7 @@ func New(tb testing.TB, world *world.World, about subject.Spec, tables iptables.
 
 // Sync syncs in the calling goroutine, and thus in its namespace.
 func (r *Rig) Sync(tb testing.TB) {
-	if err := r.Proxier.SyncNow(tb.Context()); err != nil {
+	if err := r.Proxier.SyncNow(tb.Context(), ""); err != nil {
 		tb.Fatal(err)
 	}
 }

@@ -118,7 +118,7 @@ func install(t *testing.T, o proxier.Options, objects *sim.Objects) error {
 	if err := p.WaitSeen(t.Context(), cluster.Version(&corev1.Service{}), cluster.Version(&discoveryv1.EndpointSlice{})); err != nil {
 		return err
 	}
-	return p.SyncNow(t.Context())
+	return p.SyncNow(t.Context(), "")
 }
 
 // installed has the rules in the kernel, and an evaluator that was loaded from them.

@@ -183,7 +183,7 @@ func (f *Follower) Rules(ctx context.Context) (Ruleset, error) {
 	if err := f.proxier.WaitSeen(ctx, services, eps); err != nil {
 		return r, fmt.Errorf("%s: %w", r.Subject, err)
 	}
-	if err := f.proxier.SyncNow(ctx); err != nil {
+	if err := f.proxier.SyncNow(ctx, ""); err != nil {
 		return r, fmt.Errorf("%s: %w", r.Subject, err)
 	}
 	var err error

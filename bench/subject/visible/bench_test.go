@@ -144,7 +144,7 @@ func install(b *testing.B, reader string, objects *sim.Objects) {
 	if err := p.Watch(b.Context(), cluster.Informers()); err != nil {
 		b.Fatal(err)
 	}
-	if err := p.SyncNow(b.Context()); err != nil {
+	if err := p.SyncNow(b.Context(), ""); err != nil {
 		b.Fatal(err)
 	}
 }

@@ -163,7 +163,7 @@ func (p inProcess) sync() {
 	if err := p.proxier.WaitSeen(ctx, p.cluster.Version(&corev1.Service{}), p.cluster.Version(&discoveryv1.EndpointSlice{})); err != nil {
 		p.t.Fatal(err)
 	}
-	if err := p.proxier.SyncNow(ctx); err != nil {
+	if err := p.proxier.SyncNow(ctx, ""); err != nil {
 		p.t.Fatal(err)
 	}
 	p.ToolEnded(time.Now())
@@ -349,8 +349,9 @@ func (p inProcess) flush(rules ruleWriter) {
 	if pending := p.Pending(); pending == 0 {
 		p.t.Error("nothing is pending after a flush")
 	}
-	p.proxier.ForceSync("test")
-	p.sync()
+	if err := p.proxier.SyncNow(p.t.Context(), "test"); err != nil {
+		p.t.Fatal(err)
+	}
 	if err := p.Quiet(p.t.Context(), 2*p.opts.Period); err != nil {
 		p.t.Error(err)
 	}

@@ -105,7 +105,7 @@ func (in *installed) rules(ctx context.Context, f *feed, _ map[corev1.IPFamily]s
 	if err := in.proxier.WaitSeen(ctx, services, eps); err != nil {
 		return nil, fmt.Errorf("synclab: %w", err)
 	}
-	if err := in.space.do(func() error { return in.proxier.SyncNow(ctx) }); err != nil {
+	if err := in.space.do(func() error { return in.proxier.SyncNow(ctx, "") }); err != nil {
 		return nil, fmt.Errorf("synclab: %w", err)
 	}
 	return saveBoth(in.space, in.variant)

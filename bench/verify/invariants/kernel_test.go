@@ -93,7 +93,7 @@ func (p *play) start() {
 func (p *play) sync() {
 	p.t.Helper()
 	p.must(p.proxier.WaitSeen(p.t.Context(), p.cluster.Version(&corev1.Service{}), p.cluster.Version(&discoveryv1.EndpointSlice{})))
-	p.must(p.proxier.SyncNow(p.t.Context()))
+	p.must(p.proxier.SyncNow(p.t.Context(), ""))
 }
 
 func (p *play) next() {
