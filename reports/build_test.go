@@ -288,7 +288,7 @@ func TestFiles(t *testing.T) {
 	for i := range left {
 		left[i] = filepath.Base(left[i])
 	}
-	want = []string{"compared-cost.svg", "compared-durations.svg", "phases.svg", "programming-latency.svg", "ratios.svg", "sync-durations.svg", "timeline-synclab-iptables-legacy.svg", "timeline-synclab-iptables-nft.svg"}
+	want = []string{"compared-cost.svg", "compared-durations.svg", "phases.svg", "programming-latency.svg", "ratios.svg", "timeline-synclab-iptables-legacy.svg", "timeline-synclab-iptables-nft.svg"}
 	if !slices.Equal(left, want) {
 		t.Errorf("one size: %v, want %v", left, want)
 	}

@@ -128,7 +128,7 @@ func TestPacketOutputs(t *testing.T) {
 			t.Errorf("%s has no slope:\n%s", name, text)
 		}
 	}
-	for _, name := range []string{"first-packet-by-position", "first-packet-vs-services", "flows-by-position", "flows-vs-services"} {
+	for _, name := range []string{"first-packet-by-position", "first-packet-vs-services", "flows-vs-services"} {
 		svg := string(plotNamed(t, s, name).Markup)
 		for _, m := range reportstest.PacketModels {
 			if !strings.Contains(svg, m.Subject) {

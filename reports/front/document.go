@@ -55,14 +55,12 @@ func chartSection(chart *doc.Plot) doc.Section {
 
 // charts are the beginnings of the names of plots that answer the question of a kind of run, the best first.
 func charts(s *sections.Summary) []string {
-	names := []string{"sync-vs-services", "latency", "compared-", "timeline", "durations"}
+	names := []string{"sync-vs-services", "compared-", "timeline"}
 	switch {
-	case len(s.Faults) > 0:
-		names = []string{"recovery", "flows-"}
-	case len(s.Moves) > 0 || len(s.Disruptions) > 0:
+	case len(s.Faults) > 0 || len(s.Moves) > 0 || len(s.Disruptions) > 0:
 		names = []string{"flows-"}
 	case aboutPackets(s):
-		names = []string{"flows-vs-services", "flows-by-position", "first-packet-vs-services", "first-packet-by-position"}
+		names = []string{"flows-vs-services", "first-packet-vs-services", "first-packet-by-position"}
 	case len(s.Collected.SweepLines()) > 0:
 		names = []string{"sync-vs-services", "first-packet-vs-services", "flows-vs"}
 	case len(s.Comparisons) > 0:

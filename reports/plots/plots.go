@@ -34,21 +34,15 @@ func figures(s *sections.Summary) []*figure.Figure {
 		}
 	}
 	out = append(out, disruptionFigures(s)...)
-	single(recoveryFigure(s))
 	single(ratiosFigure(s))
 	single(comparedDurations(s))
 	single(comparedCost(s))
-	single(coldFigure(s))
 	if len(s.Comparisons) > 0 {
 		single(programmingFigure(s)) // all subjects in one plot: part of the comparison
 	}
 	single(periodFigure(s))
-	out = append(out, functionFigures(s)...)
 	perLine(syncGrowthFigure)
 	perLine(restoreGrowthFigure)
-	if len(lines) == 0 && len(s.Collected.Series) < manySeries { // with many series, the bars show the durations
-		single(durationsFigure(s))
-	}
 	single(phasesFigure(s))
 	if len(s.Comparisons) == 0 {
 		single(programmingFigure(s))
@@ -56,7 +50,6 @@ func figures(s *sections.Summary) []*figure.Figure {
 	out = append(out, timelineFigures(s)...)
 	single(packetPositionFigure(s))
 	perLine(packetSizeFigure)
-	single(flowsByPosition(s))
 	perLine(flowsBySize)
 	perLine(rulesFigure)
 	return out

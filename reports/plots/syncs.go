@@ -7,13 +7,10 @@ import (
 	"slices"
 
 	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
-	"synclab/bench/raw"
 	"synclab/reports/doc"
-	"synclab/reports/estimate"
 	"synclab/reports/figure"
 	"synclab/reports/records"
 	"synclab/reports/sections"
@@ -146,75 +143,4 @@ func (t textAt) Plot(c draw.Canvas, p *plot.Plot) {
 	style := figure.Sans(figure.SmallSize, false)
 	style.XAlign, style.YAlign = t.align, draw.YCenter
 	c.FillText(style, vg.Point{X: x(t.x), Y: y(t.y) + 1}, t.text)
-}
-
-// durationsFigure draws the syncs of runs of one size: one row for each kind and series, with every sync a pale dot,
-// and a mark at the median with its interval.
-func durationsFigure(s *sections.Summary) *figure.Figure {
-	f := &figure.Figure{Name: "sync-durations", Title: "Durations of syncs",
-		Caption: "Every sync is a pale dot. The mark is the median, its bar the 95 % confidence interval (from 6 repetitions on)."}
-	p := figure.NewPlot("duration (log scale)", "")
-	type strip struct {
-		name   string
-		color  color.NRGBA
-		values estimate.Sample
-	}
-	var strips []strip
-	kinds := []durationLine{{metric: raw.FullSync, text: "full sync"}, {metric: raw.PartialSync, text: "partial sync"},
-		{metric: raw.Restore, kind: "full", text: "restore, full"}, {metric: raw.Restore, kind: "partial", text: "restore, partial"}}
-	for _, cell := range s.Collected.Cells {
-		for _, kind := range kinds {
-			for i, one := range s.Collected.Series {
-				if values := one.KindOf(cell, kind.metric, kind.kind); len(values) > 0 {
-					name := kind.text
-					if tail := cell.Settings(); tail != "" {
-						name += " " + settingValues(tail)
-					}
-					strips = append(strips, strip{name, s.Color(i), values})
-				}
-			}
-		}
-	}
-	if len(strips) == 0 || len(strips) > maxBars {
-		return nil
-	}
-	var names []plot.Tick
-	p.X.Min, p.X.Max = math.Inf(1), math.Inf(-1)
-	for i, one := range strips {
-		row := float64(len(strips) - 1 - i)
-		names = append(names, plot.Tick{Value: row, Label: one.name})
-		d := estimate.Describe(one.values)
-		p.X.Min, p.X.Max = min(p.X.Min, d.Min), max(p.X.Max, d.Max)
-		dots := &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: figure.WithAlpha(one.color, 0x40), Radius: 2.2, Shape: draw.CircleGlyph{}}}
-		for j, v := range thin(one.values.Pooled(), 200) {
-			// Spread over the row's height by index, so that equal values do not hide one another.
-			dots.XYs = append(dots.XYs, plotter.XY{X: v, Y: row + 0.5*(math.Mod(float64(j)*0.618034, 1)-0.5)})
-		}
-		p.Add(dots, medianMark{d, row, one.color})
-	}
-	p.Y.Min, p.Y.Max = -0.6, float64(len(strips))-0.4
-	p.Y.Tick.Marker = plot.ConstantTicks(names)
-	p.Y.Tick.Length = 0
-	for i, one := range s.Collected.Series {
-		f.Explain(one.Name, rectangle{color: s.Color(i)})
-	}
-	figure.LogAxis(&p.X, figure.TickSeconds)
-	f.Add(p, vg.Length(60+26*len(strips)))
-	return f
-}
-
-// medianMark is a tall tick at the median with its confidence interval.
-type medianMark struct {
-	d     estimate.Distribution
-	row   float64
-	color color.Color
-}
-
-// Plot implements plot.Plotter.
-func (m medianMark) Plot(c draw.Canvas, p *plot.Plot) {
-	x, y := p.Transforms(&c)
-	c.StrokeLine2(draw.LineStyle{Color: m.color, Width: 2.4}, x(m.d.Median), y(m.row-0.34), x(m.d.Median), y(m.row+0.34))
-	if m.d.Low != nil {
-		c.StrokeLine2(draw.LineStyle{Color: m.color, Width: 1.2}, x(*m.d.Low), y(m.row), x(*m.d.High), y(m.row))
-	}
 }

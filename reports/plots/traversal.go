@@ -155,42 +155,6 @@ func packetsBySize(s *sections.Summary, line records.SweepLine, f *figure.Figure
 // flowTexts are the panel labels of the methods between namespaces.
 var flowTexts = map[string]string{"handshake": "TCP handshake", "echo": "UDP echo", "established": "established flow, the control"}
 
-// flowsByPosition draws the methods between namespaces at the largest size, one panel each.
-func flowsByPosition(s *sections.Summary) *figure.Figure {
-	f := &figure.Figure{Name: "flows-by-position", Caption: "Round trips from a client pod through the node to a server pod, each in a separate namespace: medians, with a pale band up to the 90th percentile. " +
-		"Only the first packet of a flow crosses the rules: the established flow must not depend on the position."}
-	var all []*figure.EndLabels
-	for _, method := range records.FlowMethods {
-		cells := s.PacketCells(method)
-		if len(cells) == 0 {
-			continue
-		}
-		p, ends, last := figure.NewPlot("dispatch position of the Service", flowTexts[method]+" (log scale)"), &figure.EndLabels{}, 0.0
-		for _, cost := range s.PacketsOf(cells[0], method) {
-			i, _ := s.SeriesNamed(cost.Series)
-			last = max(last, addPositions(p, ends, cost, s.Look(i), true))
-		}
-		if len(ends.Labels) == 0 {
-			continue
-		}
-		f.Title = "New flows between namespaces, " + doc.Plural(cells[0].Services, "Service")
-		p.X.Min, p.X.Max = 0, last*1.05
-		figure.CountAxis(&p.X)
-		figure.LogAxis(&p.Y, figure.TickSeconds)
-		p.Add(ends)
-		all = append(all, ends)
-		f.Add(p, 190)
-	}
-	if len(f.Panels) == 0 {
-		return nil
-	}
-	figure.AlignEnds(all)
-	for _, one := range f.Panels[:len(f.Panels)-1] {
-		one.Plot.X.Label.Text = ""
-	}
-	return f
-}
-
 // flowsBySize draws the last Service by each method between namespaces versus Services.
 func flowsBySize(s *sections.Summary, line records.SweepLine) *figure.Figure {
 	var panels []sizeLine

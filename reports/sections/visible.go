@@ -17,8 +17,8 @@ import (
 // ColdShares are the percentages of Services that are shown of a cold start.
 var ColdShares = []int{1, 10, 25, 50, 75, 90, 99, 100}
 
-// ColdTimes returns the times from the start of a series until a share of the Services was visible; nil if unknown.
-func ColdTimes(s *records.Series, cell records.Cell, share int) estimate.Sample {
+// coldTimes returns the times from the start of a series until a share of the Services was visible; nil if unknown.
+func coldTimes(s *records.Series, cell records.Cell, share int) estimate.Sample {
 	if share == 100 {
 		return s.Of(cell, raw.ColdStart)
 	}
@@ -51,17 +51,17 @@ func (s *Summary) coldSection() doc.Section {
 	var atOnce []string
 	for _, cell := range s.Collected.Cells {
 		for _, one := range s.Collected.Series {
-			if len(ColdTimes(one, cell, ColdShares[0])) == 0 {
+			if len(coldTimes(one, cell, ColdShares[0])) == 0 {
 				continue
 			}
-			first, last := coldFrom(one, cell, ColdShares[0]), ColdTimes(one, cell, ColdShares[len(ColdShares)-1]).Median()
+			first, last := coldFrom(one, cell, ColdShares[0]), coldTimes(one, cell, ColdShares[len(ColdShares)-1]).Median()
 			if last <= first*(1+onceWithin) {
 				atOnce = append(atOnce, doc.Sentence(writtenAtOnce, onceWords{one.Name, records.SizesText([]records.Cell{cell}), records.ShortSettings(cell.Settings()), last}))
 				continue
 			}
 			row := []doc.Cell{s.SeriesCell(one.Name), doc.Int(cell.Services), endpointsCell(cell), settingsCell(cell)}
 			for _, share := range ColdShares {
-				at := ColdTimes(one, cell, share).Median()
+				at := coldTimes(one, cell, share).Median()
 				value := doc.Value(at, "s")
 				if from := coldFrom(one, cell, share); from < at*(1-onceWithin) {
 					value.Sub = "from " + doc.Format(from, "s")
