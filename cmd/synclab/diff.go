@@ -243,10 +243,9 @@ func newHistory(s streams) *cobra.Command {
 		Short: "Follow figures over many runs, and find where they changed",
 		Long: `History reads runs: their folders, a folder of runs, files summary.json, or a file
 that 'synclab run --history FILE' appends to. It shows the trend of every figure of
-every subject and size, and divides it into levels. A change takes a statistical test
-over the runs: E-divisive for earlier changes, and the interval of one more run for
-the newest one. From five runs on, a change can be shown. Machines of other kinds
-have separate trends.
+every subject and size, and divides it into levels. A new level takes a statistical test
+over the runs: Student's t on logarithms. From five runs on, a change can be shown.
+Machines of other kinds have separate trends.
 
 With --by, the runs of one version or kernel are one point, also where one run has
 several of them, such as kube-proxy@v1.36.3/nftables.

@@ -13,7 +13,7 @@
 //     that were not interleaved are never paired.
 //  4. adjust.go adjusts p-values for multiple testing.
 //  5. fit.go fits lines and power laws in each repetition, with local exponents between neighbouring sizes.
-//  6. split.go finds where a series of runs changes.
+//  6. step.go compares neighbouring levels of a series of runs.
 //  7. share.go bounds the share of a rare event: 0 of n does not mean never.
 //
 // # Which interval, and why

@@ -6,16 +6,16 @@
 //  3. levels.go divides each trend into levels, and says which newest levels are worse.
 //  4. page.go shows the trends.
 //
-// # Which tests, and why
+// # Which test, and why
 //
 // Within a run, the repetition is the unit: a point is the median of its repetitions, with their interval. Runs of
 // different days differ by more than their repetitions show. So a level is a level of runs, and tests count runs.
 //
-// Earlier changes are found with estimate.Split, on logarithms, again and again on both sides. A permutation test needs
-// some runs of the new level: of 24 runs, five. So the newest runs, one to eight of them, are also compared with the level
-// before by estimate.StepOf. The p-value of the best start is multiplied for the starts tried. Both tests take the p-values
-// of all trends, adjusted like those of a diff (estimate.Adjust), at half of estimate.Level each. So of 100
-// histories without a change, about 5 show one. TestRates simulates that.
+// Rounds divide the trends into more and more levels. A round tests the likeliest next start of a level in each trend, by
+// estimate.StepOf on logarithms. The newest run may be a level of its own: it is the one to be warned of. The p-value is
+// multiplied for the starts tried, and adjusted for all trends like those of a diff (estimate.Adjust). So of 100
+// histories without a change, about 5 show one. TestRates simulates that. If runs differ by more than normal noise, as with
+// some very slow ones, more histories do.
 //
 // Not modelled: slow drifts, which look like some levels, and machines that get slower.
 package history

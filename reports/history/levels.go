@@ -22,14 +22,11 @@ type Level struct {
 	Exact    bool     `json:"exact,omitempty"`
 }
 
-// level is the level of one kind of test.
-const level = estimate.Level / 2
-
 // series are the values of a trend up to some point, as tests see them: logarithms, if all are positive.
 type series struct {
-	values, logs []float64
-	positive     bool
-	repetitions  []int
+	values      []float64
+	logs        bool
+	repetitions []int
 }
 
 // start is where a level starts, and what shows it.
@@ -37,7 +34,6 @@ type start struct {
 	at          int
 	p, adjusted float64
 	exact       bool
-	step        *estimate.Step // of the newest points
 }
 
 // judge divides all trends into levels, and marks those with a newly worse one.
@@ -56,11 +52,11 @@ func (h *History) judge() {
 	h.Tests = tests
 	for i := range h.Trends {
 		t := &h.Trends[i]
-		t.Levels = t.levels(starts[i])
+		t.Levels = t.levels(all[i], starts[i])
 		if t.Values[len(t.Values)-1].Point != newest || !t.beyond(t.Levels) {
 			continue
 		}
-		last, own := t.Levels[len(t.Levels)-1].From, t.levels(known[i])
+		last, own := t.Levels[len(t.Levels)-1].From, t.levels(before[i], known[i])
 		// One more run may move the start of a known level by one.
 		alike := len(own) > 0 && t.beyond(own) && last != len(t.Values)-1 && last-own[len(own)-1].From <= 1
 		t.Worse = !alike
@@ -68,123 +64,116 @@ func (h *History) judge() {
 }
 
 func seriesOf(values []Value) series {
-	s := series{positive: true}
+	s := series{logs: !slices.ContainsFunc(values, func(v Value) bool { return v.Value <= 0 })}
 	for _, v := range values {
-		s.values = append(s.values, v.Value)
-		s.logs = append(s.logs, math.Log(v.Value))
-		s.positive = s.positive && v.Value > 0
 		s.repetitions = append(s.repetitions, len(v.ByRepetition))
-	}
-	if !s.positive {
-		s.logs = s.values
+		if s.logs {
+			s.values = append(s.values, math.Log(v.Value))
+		} else {
+			s.values = append(s.values, v.Value)
+		}
 	}
 	return s
 }
 
-// starts returns the starts of the levels of each series but the first, and the number of tests.
+// starts returns the starts of the levels of each series but the first, and the number of tests of a round. A round tests the
+// likeliest next start of each series. The last round shows none.
 func (h *History) starts(all []series) (out [][]start, tests int) {
 	out = make([][]start, len(all))
-	var p []float64
-	var roots, of []int
-	for i, s := range all {
-		at, own := estimate.Split(s.logs, len(all))
-		if at == 0 {
-			continue // too few, or all the same
-		}
-		p, roots, of = append(p, own), append(roots, at), append(of, i)
+	exact := make([]bool, len(all))
+	for i := range all {
+		out[i], exact[i] = h.Trends[i].exact(len(all[i].values))
 	}
-	for k, adjusted := range estimate.Adjust(p) {
-		if adjusted > level {
-			continue
+	for more := true; more; {
+		more = false
+		var p []float64
+		var found []start
+		var of []int
+		for i, s := range all {
+			if best, ok := s.next(out[i]); ok && !exact[i] {
+				p, found, of = append(p, best.p), append(found, best), append(of, i)
+			}
 		}
-		s := all[of[k]]
-		found := append(splits(s.logs[:roots[k]], 0), start{at: roots[k], p: p[k], adjusted: adjusted})
-		out[of[k]] = append(found, splits(s.logs[roots[k]:], roots[k])...)
-	}
-	return out, len(p) + h.newest(all, out)
-}
-
-// splits divides a part of a series that has at least one change further. Its tests are of this series only.
-func splits(logs []float64, offset int) []start {
-	at, p := estimate.Split(logs, 1)
-	if at == 0 || p > level {
-		return nil
-	}
-	found := append(splits(logs[:at], offset), start{at: offset + at, p: p, adjusted: p})
-	return append(found, splits(logs[at:], offset+at)...)
-}
-
-// mostNew is the most points of a level that newest looks for. Splits find longer ones.
-const mostNew = 8
-
-// newest adds levels that only the last values show. It returns the number of tests.
-func (h *History) newest(all []series, starts [][]start) int {
-	var p []float64
-	var found []start
-	var of []int
-	for i, s := range all {
-		last, from := len(s.values)-1, 0
-		if n := len(starts[i]); n > 0 {
-			from = starts[i][n-1].at
-		}
-		if last > from && h.Trends[i].exact(s.values[from:last], s.values[last]) {
-			starts[i] = append(starts[i], start{at: last, exact: true})
-		} else if best, ok := s.newest(starts[i], from); ok {
-			p, found, of = append(p, best.p), append(found, best), append(of, i)
-		}
-	}
-	for k, adjusted := range estimate.Adjust(p) {
-		if adjusted <= level {
+		tests = max(tests, len(p))
+		for k, adjusted := range estimate.Adjust(p) {
+			if adjusted > estimate.Level {
+				continue
+			}
+			more = true
 			found[k].adjusted = adjusted
-			starts[of[k]] = append(starts[of[k]], found[k])
+			starts := append(out[of[k]], found[k])
+			slices.SortFunc(starts, func(a, b start) int { return a.at - b.at })
+			out[of[k]] = starts
 		}
 	}
-	return len(p)
+	return out, tests
 }
 
-// newest returns the likeliest start of a level of the last points, within the level that begins at from. Half of the
-// probability of a wrong one is for the last point alone, since it is the one to be warned of.
-func (s series) newest(starts []start, from int) (best start, ok bool) {
-	if !s.positive {
-		return best, false
+// leastSegment is the fewest values on each side of a start. The newest value may be alone.
+const leastSegment = 2
+
+// next returns the likeliest further start of a level. Half of the probability of a wrong one is for the newest value alone,
+// since it is the one to be warned of. The other starts share the other half.
+func (s series) next(starts []start) (best start, ok bool) {
+	levels := s.levels(starts)
+	places := 0 // besides the newest value
+	for _, level := range levels {
+		places += max(0, len(level)-2*leastSegment+1)
 	}
-	var levels [][]float64
-	at := 0
-	for _, next := range starts {
-		levels, at = append(levels, s.values[at:next.at]), next.at
-	}
-	first, last := max(from+estimate.LeastSegment, len(s.values)-mostNew), len(s.values)-1
-	for at := first; at <= last; at++ {
-		step, possible := estimate.StepOf(append(levels[:len(levels):len(levels)], s.values[from:at]), s.values[at:], s.wider(at))
-		if !possible {
-			continue
+	from := 0
+	for i, level := range levels {
+		split := slices.Insert(slices.Clone(levels), i, nil)
+		for n := leastSegment; n < len(level); n++ {
+			newest := from+n == len(s.values)-1
+			if len(level)-n < leastSegment && !(newest && s.logs) { // with zeros, a single value is no level
+				continue
+			}
+			split[i], split[i+1] = level[:n], level[n:]
+			step, possible := estimate.StepOf(split, i+1, s.wider(from, from+n, from+len(level)))
+			p := 2 * step.P
+			if !newest {
+				p *= float64(places)
+			}
+			if p = min(1, p); possible && (!ok || p < best.p) {
+				best, ok = start{at: from + n, p: p}, true
+			}
 		}
-		p := step.P
-		switch {
-		case first == last:
-		case at == last:
-			p *= 2
-		default:
-			p *= 2 * float64(last-first)
-		}
-		if p = min(1, p); !ok || p < best.p {
-			best, ok = start{at: at, p: p, step: &step}, true
-		}
+		from += len(level)
 	}
 	return best, ok
 }
 
-// exact reports whether a value differs from those of a level without a test: counts that never vary, and events that
-// must never happen.
-func (t *Trend) exact(values []float64, next float64) bool {
-	same := !slices.ContainsFunc(values, func(v float64) bool { return v != values[0] })
-	return same && next != values[0] && (t.of.Counted && len(values) > 1 || t.of.Never && values[0] == 0)
+// levels divides the values.
+func (s series) levels(starts []start) [][]float64 {
+	var out [][]float64
+	at := 0
+	for _, next := range starts {
+		out, at = append(out, s.values[at:next.at]), next.at
+	}
+	return append(out, s.values[at:])
 }
 
-// wider is how much larger the variance of the values from an index on is than that before: they may have fewer
-// repetitions.
-func (s series) wider(at int) float64 {
-	usual, last := slices.Sorted(slices.Values(s.repetitions[:at])), slices.Min(s.repetitions[at:])
+// exact returns the starts of levels that need no test, and whether all values belong to such levels: counts that do not vary
+// within a level, and events that must never happen.
+func (t *Trend) exact(points int) (out []start, all bool) {
+	from := 0
+	for i, v := range t.Values[:points] {
+		before := t.Values[from].Value
+		if v.Value == before {
+			continue
+		}
+		if !(t.of.Counted && i-from > 1 || t.of.Never && before == 0) {
+			return nil, false
+		}
+		out, from = append(out, start{at: i, exact: true}), i
+	}
+	return out, true
+}
+
+// wider is how much larger the variance of the values at and to is than that of the values before, which begin at from: they
+// may have fewer repetitions.
+func (s series) wider(from, at, to int) float64 {
+	usual, last := slices.Sorted(slices.Values(s.repetitions[from:at])), slices.Min(s.repetitions[at:to])
 	if last == 0 {
 		return 1 // unknown
 	}
@@ -192,38 +181,33 @@ func (s series) wider(at int) float64 {
 }
 
 // levels describes the levels that begin at starts.
-func (t *Trend) levels(starts []start) []Level {
+func (t *Trend) levels(s series, starts []start) []Level {
 	var out []Level
-	end := len(t.Values)
-	from := append([]start{{}}, starts...)
-	for i, s := range from {
-		to := end
-		if i+1 < len(from) {
-			to = from[i+1].at
-		}
+	from := 0
+	parts := s.levels(starts)
+	for i, part := range parts {
+		to := from + len(part)
 		var values []float64
-		for _, v := range t.Values[s.at:to] {
+		for _, v := range t.Values[from:to] {
 			values = append(values, v.Value)
 		}
-		l := Level{From: s.at, Estimate: *estimate.Of(t.Figure, t.Unit, estimate.Single(values...), 50), Exact: s.exact}
+		l := Level{From: from, Estimate: *estimate.Of(t.Figure, t.Unit, estimate.Single(values...), 50)}
 		if i > 0 {
-			l.compare(out[i-1], s)
+			l.show(starts[i-1])
+			if step, ok := estimate.StepOf(parts, i, s.wider(out[i-1].From, from, to)); ok && s.logs {
+				low, high := step.Interval()
+				ratio, low, high := math.Exp(step.Size), math.Exp(low), math.Exp(high)
+				l.Ratio, l.Low, l.High = &ratio, &low, &high
+			}
 		}
-		out = append(out, l)
+		out, from = append(out, l), to
 	}
 	return out
 }
-
-func (l *Level) compare(before Level, s start) {
+func (l *Level) show(s start) {
+	l.Exact = s.exact
 	if !s.exact {
 		l.P, l.Adjusted = &s.p, &s.adjusted
-	}
-	if s.step != nil {
-		l.Ratio, l.Low, l.High = &s.step.Ratio, &s.step.Low, &s.step.High
-		return
-	}
-	if r, ok := estimate.Compare(&before.Estimate, &l.Estimate, estimate.Unpaired); ok {
-		l.Ratio, l.Low, l.High = &r.Value, r.Low, r.High
 	}
 }
 
@@ -234,7 +218,7 @@ func (t *Trend) beyond(levels []Level) bool {
 	}
 	last, before := levels[len(levels)-1], levels[len(levels)-2]
 	if last.Ratio == nil {
-		return last.Value > before.Value
+		return last.Value > before.Value*(1+*t.Threshold)
 	}
 	return *last.Ratio > 1+*t.Threshold
 }

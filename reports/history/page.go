@@ -247,7 +247,6 @@ func (h *History) Sentence(t Trend) string {
 
 // method explains the levels of a History.
 var method = template.Must(template.New("method").Funcs(doc.SentenceFuncs).Parse(`Points are medians of the repetitions' medians (or 99th percentiles), ` +
-	`with their 95 % interval. Levels are medians of points. Earlier changes are found by E-divisive (Matteson and James, 2014), with a permutation test on the points. ` +
-	`The newest points, up to eight, are compared with the level before by Student's t on logarithms. p: adjusted for {{plural .Tests "test"}} ` +
-	`({{.Correction}}); the adjusted ones of each of the two kinds show a change up to half of {{.Level}}. Counts that never vary are compared exactly. ` +
+	`with their 95 % interval. Levels are medians of points. A level starts where Student's t on logarithms shows a change from the level before. p: adjusted for {{plural .Tests "test"}} ` +
+	`({{.Correction}}) after a factor for the starts tried; it shows a change up to {{.Level}}. Counts that never vary are compared exactly. ` +
 	`A slower machine looks like a new level, too: the list of runs says what was different. Small lines of trends begin at 60 % of their largest value, or below their least one.`))

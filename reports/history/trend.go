@@ -34,7 +34,7 @@ type History struct {
 	Points  []Point  `json:"points"`
 	Trends  []Trend  `json:"trends"`
 	LeftOut []string `json:"left_out,omitempty"` // runs that are not complete
-	// Tests is the number of p-values of both kinds. Adjusted ones above Level show no change.
+	// Tests is the number of p-values that are adjusted together. Adjusted ones above Level show no change.
 	Tests      int     `json:"tests"`
 	Correction string  `json:"correction"`
 	Level      float64 `json:"level"`
