@@ -2,6 +2,7 @@ package reports
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 
 	"synclab/bench/outfile"
 	"synclab/bench/raw"
+	"synclab/reports/comparison"
 	"synclab/reports/front"
 	"synclab/reports/plots"
 	"synclab/reports/records"
@@ -17,8 +19,8 @@ import (
 
 // Options of Build.
 type Options struct {
-	// SLOs has the SLOs that the capacity section checks. Zero fields take the defaults.
-	SLOs sections.SLOs
+	// SLOs are checked at the measured sizes. None: comparison.ReportSLOs.
+	SLOs comparison.SLOs
 	// NoPNG leaves out the PNG of each plot. The page uses only the SVG.
 	NoPNG bool
 }
@@ -49,7 +51,7 @@ func Build(dirs []string, out string, opts Options) (*sections.Summary, error) {
 		return nil, err
 	}
 	defer folder.Close()
-	s := sections.Summarize(runs, opts.SLOs.WithDefaults())
+	s := sections.Summarize(runs, cmp.Or(opts.SLOs, comparison.ReportSLOs))
 	if err := plots.Draw(s, folder, !opts.NoPNG); err != nil {
 		return nil, err
 	}

@@ -93,13 +93,13 @@ func TestKnownStatistics(t *testing.T) {
 	}
 	want := map[string]string{sections.ClauseFull: "observed: met up to 1,000, violated at 10,000", sections.ClauseNPL: "observed: met at all measured sizes, up to 10,000",
 		sections.ClausePacket: "observed: met at all measured sizes, up to 10,000", sections.ClauseAll: "observed: met up to 1,000, violated at 10,000"}
-	for _, c := range s.Capacity {
+	for _, c := range s.SLOResults {
 		if c.Series == reportstest.Legacy.Name && c.Verdict != want[c.Clause] {
 			t.Errorf("%s: %s, want %s", c.Clause, c.Verdict, want[c.Clause])
 		}
 	}
-	if len(s.Capacity) != 8 {
-		t.Errorf("%d capacity lines, want 8", len(s.Capacity))
+	if len(s.SLOResults) != 8 {
+		t.Errorf("%d results of SLOs, want 8", len(s.SLOResults))
 	}
 }
 

@@ -156,7 +156,7 @@ func TestStoppedSubject(t *testing.T) {
 	if slower == nil || slower.Bound != "lower" || slower.Ratio <= 1 || slower.Low != nil || !strings.HasPrefix(slower.Words, "> ") {
 		t.Errorf("ratio %+v", slower)
 	}
-	for _, k := range s.Capacity {
+	for _, k := range s.SLOResults {
 		if k.Series == reportstest.ProxyNft.Name && k.Clause == sections.ClauseNPL && (k.MetUpTo != 2000 || k.ViolatedAt != 8000 || !k.Stopped) {
 			t.Errorf("a size at which the subject was stopped counts as met: %+v", k)
 		}

@@ -28,6 +28,7 @@ import (
 	"synclab/cmd/synclab/terminal"
 	"synclab/proxier/config"
 	"synclab/reports"
+	"synclab/reports/comparison"
 	"synclab/reports/doc"
 	"synclab/reports/plan"
 	"synclab/reports/records"
@@ -419,10 +420,10 @@ func (f *planFlags) measure(ctx context.Context, s streams, p *planRun) (string,
 	}
 	o.Run.MaxMemory = memoryFactor * q.SLOs.Memory
 	if q.SLOs.Start > 0 {
-		o.Enough = append(o.Enough, pass.Bound{Metric: raw.ColdStart, Most: q.SLOs.Start.Seconds()})
+		o.Enough = append(o.Enough, pass.Bound{Metric: raw.ColdStart, Most: q.SLOs.Start})
 	}
 	if q.SLOs.FirstPacket > 0 {
-		o.Enough = append(o.Enough, pass.Bound{Metric: raw.FirstPacket, Quantile: 0.99, Most: q.SLOs.FirstPacket.Seconds()})
+		o.Enough = append(o.Enough, pass.Bound{Metric: raw.FirstPacket, Quantile: 0.99, Most: q.SLOs.FirstPacket})
 	}
 	if f.reuses() {
 		var from []string
@@ -540,13 +541,12 @@ type sloFlags struct {
 var sloNames = []string{"npl-p99", "first-packet-p99", "cpu", "memory", "first-sync"}
 
 func (f *sloFlags) register(cmd *cobra.Command) {
-	usual := plan.DefaultSLOs
 	flags := cmd.Flags()
-	flags.DurationVar(&f.programming, "npl-p99", usual.Latency, "SLO: longest 99th percentile of network programming latency, over the changes of an hour; a `time`, 0: no SLO")
-	flags.DurationVar(&f.firstPacket, "first-packet-p99", usual.FirstPacket, "SLO: highest 99th percentile of the first packet of a flow to the last Service; a `time`, 0: no SLO")
-	flags.StringVar(&f.cpu, "cpu", planning.PlainNumber(usual.CPU), "SLO: mean `CPUs` of the proxier and its tools, e.g. 0.5 or 500m; 0: no SLO")
-	flags.StringVar(&f.memory, "memory", resource.NewQuantity(int64(usual.Memory), resource.BinarySI).String(), "SLO: peak memory `size` of the proxier and its largest tool together; 0: no SLO")
-	flags.DurationVar(&f.firstSync, "first-sync", usual.Start, "SLO: longest time from the start of a proxier on empty tables until every Service is visible; a `time`, 0: no SLO")
+	flags.DurationVar(&f.programming, "npl-p99", comparison.Duration(comparison.PlanSLOs.Latency), "SLO: longest 99th percentile of network programming latency, over the changes of an hour; a `time`, 0: no SLO")
+	flags.DurationVar(&f.firstPacket, "first-packet-p99", comparison.Duration(comparison.PlanSLOs.FirstPacket), "SLO: highest 99th percentile of the first packet of a flow to the last Service; a `time`, 0: no SLO")
+	flags.StringVar(&f.cpu, "cpu", planning.PlainNumber(comparison.PlanSLOs.CPU), "SLO: mean `CPUs` of the proxier and its tools, e.g. 0.5 or 500m; 0: no SLO")
+	flags.StringVar(&f.memory, "memory", resource.NewQuantity(int64(comparison.PlanSLOs.Memory), resource.BinarySI).String(), "SLO: peak memory `size` of the proxier and its largest tool together; 0: no SLO")
+	flags.DurationVar(&f.firstSync, "first-sync", comparison.Duration(comparison.PlanSLOs.Start), "SLO: longest time from the start of a proxier on empty tables until every Service is visible; a `time`, 0: no SLO")
 	for _, flag := range sloNames {
 		terminal.Complete(cmd, flag)
 	}
@@ -556,7 +556,7 @@ func (f *sloFlags) register(cmd *cobra.Command) {
 const leastMemory = 4 << 20
 
 // read returns the SLOs. defaulted: no flag was given.
-func (f *sloFlags) read(cmd *cobra.Command) (p plan.SLOs, defaulted bool, err error) {
+func (f *sloFlags) read(cmd *cobra.Command) (p comparison.SLOs, defaulted bool, err error) {
 	for _, slo := range []struct {
 		flag string
 		time time.Duration
@@ -579,7 +579,7 @@ func (f *sloFlags) read(cmd *cobra.Command) (p plan.SLOs, defaulted bool, err er
 		}
 		return p, false, badUsage(cmd, "--memory %s: too little for a proxier; want %dMi or more", f.memory, leastMemory>>20)
 	}
-	p = plan.SLOs{Latency: f.programming, FirstPacket: f.firstPacket, CPU: cpu.AsApproximateFloat64(), Memory: uint64(memory.Value()), Start: f.firstSync}
+	p = comparison.SLOs{Latency: f.programming.Seconds(), FirstPacket: f.firstPacket.Seconds(), CPU: cpu.AsApproximateFloat64(), Memory: uint64(memory.Value()), Start: f.firstSync.Seconds()}
 	return p, !slices.ContainsFunc(sloNames, cmd.Flags().Changed), nil
 }
 

@@ -2,11 +2,11 @@ package main
 
 import (
 	"testing"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"synclab/cmd/synclab/planning"
+	"synclab/reports/comparison"
 	"synclab/reports/plan"
 )
 
@@ -56,7 +56,7 @@ func TestParseGrowth(t *testing.T) {
 }
 
 func TestSLOs(t *testing.T) {
-	read := func(args ...string) (plan.SLOs, error) {
+	read := func(args ...string) (comparison.SLOs, error) {
 		var f sloFlags
 		cmd := &cobra.Command{Use: "plan"}
 		f.register(cmd)
@@ -72,15 +72,15 @@ func TestSLOs(t *testing.T) {
 		}
 		return p, err
 	}
-	if p, err := read(); err != nil || p != plan.DefaultSLOs {
+	if p, err := read(); err != nil || p != comparison.PlanSLOs {
 		t.Errorf("without flags: %+v, %v", p, err)
 	}
-	want := plan.DefaultSLOs
-	want.Latency = time.Second
+	want := comparison.PlanSLOs
+	want.Latency = 1
 	if p, err := read("--npl-p99", "1s"); err != nil || p != want {
 		t.Errorf("one flag: %+v, %v; want %+v", p, err, want)
 	}
-	want = plan.SLOs{FirstPacket: 100 * time.Microsecond, CPU: 0.25, Memory: 1 << 30}
+	want = comparison.SLOs{FirstPacket: 100e-6, CPU: 0.25, Memory: 1 << 30}
 	if p, err := read("--npl-p99", "0", "--first-packet-p99", "100us", "--cpu", "250m", "--memory", "1Gi", "--first-sync", "0s"); err != nil || p != want {
 		t.Errorf("all flags: %+v, %v; want %+v", p, err, want)
 	}

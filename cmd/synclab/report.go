@@ -18,6 +18,7 @@ import (
 	"synclab/bench/raw"
 	"synclab/cmd/synclab/terminal"
 	"synclab/reports"
+	"synclab/reports/comparison"
 	"synclab/reports/export"
 	"synclab/reports/front"
 	"synclab/reports/index"
@@ -82,18 +83,17 @@ func (f *reportFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.index, "index", "", "make a front page of all runs in this `folder`, with their verdicts")
 	flags.StringVar(&f.bench, "bench", "", "`file` with the output of go test -bench, or - for stdin: print growth exponents")
 	flags.BoolVar(&f.noPNG, "no-png", false, "draw SVG only")
-	usual := sections.SLOs{}.WithDefaults()
 	for _, slo := range []struct {
 		to    *time.Duration
 		name  string
 		usual float64 // seconds
 		what  string
 	}{
-		{&f.fullSync, "full-sync", usual.FullSync, "longest median full sync"},
-		{&f.npl, "npl-p99", usual.ProgrammingP99, "longest 99th percentile of network programming latency"},
-		{&f.packetP99, "first-packet-p99", usual.FirstPacketP99, "highest 99th percentile of the cost of a flow's first packet to the last Service"},
+		{&f.fullSync, "full-sync", comparison.ReportSLOs.FullSync, "longest median full sync"},
+		{&f.npl, "npl-p99", comparison.ReportSLOs.Latency, "longest 99th percentile of network programming latency"},
+		{&f.packetP99, "first-packet-p99", comparison.ReportSLOs.FirstPacket, "highest 99th percentile of the cost of a flow's first packet to the last Service"},
 	} {
-		flags.DurationVar(slo.to, slo.name, time.Duration(slo.usual*1e9+0.5), "SLO: "+slo.what+"; a `time`")
+		flags.DurationVar(slo.to, slo.name, comparison.Duration(slo.usual), "SLO: "+slo.what+"; a `time`")
 		terminal.Complete(cmd, slo.name)
 	}
 	cmd.MarkFlagsMutuallyExclusive("bench", "index")
@@ -110,7 +110,7 @@ func (f *reportFlags) options(cmd *cobra.Command) (reports.Options, error) {
 			return reports.Options{}, badUsage(cmd, "--%s %v: want more than 0", name, value)
 		}
 	}
-	return reports.Options{NoPNG: f.noPNG, SLOs: sections.SLOs{FullSync: f.fullSync.Seconds(), ProgrammingP99: f.npl.Seconds(), FirstPacketP99: f.packetP99.Seconds()}}, nil
+	return reports.Options{NoPNG: f.noPNG, SLOs: comparison.SLOs{FullSync: f.fullSync.Seconds(), Latency: f.npl.Seconds(), FirstPacket: f.packetP99.Seconds()}}, nil
 }
 
 func (f *reportFlags) run(cmd *cobra.Command, s streams, dirs []string) error {

@@ -21,7 +21,7 @@ func Verdict(s *sections.Summary) []doc.Line { return verdict.Of(facts(s)) }
 
 func facts(s *sections.Summary) verdict.Facts {
 	f := verdict.Facts{Loads: loads(s), SLOs: slos(s), Growth: growth(s), SLOSource: "those that were given"}
-	if s.SLOs == (sections.SLOs{}).WithDefaults() {
+	if s.SLOs == comparison.ReportSLOs {
 		f.SLOSource = "Synclab's defaults"
 	}
 	for _, text := range comparison.Stopped(s.Collected) {
@@ -239,8 +239,8 @@ func moves(s *sections.Summary) []verdict.Move {
 }
 
 // slos judges the sizes of sweeps; without a sweep, the largest cell of each series. The times of guests are not judged.
-func slos(s *sections.Summary) []verdict.SLO {
-	judged, sweep := s.Capacity, true
+func slos(s *sections.Summary) []verdict.SLOResult {
+	judged, sweep := s.SLOResults, true
 	if len(judged) == 0 {
 		judged, sweep = s.SingleSizes(), false
 	}
@@ -248,13 +248,13 @@ func slos(s *sections.Summary) []verdict.SLO {
 	for _, cell := range s.Collected.Cells {
 		guests[cell.Settings()] = cell.InGuest()
 	}
-	var out []verdict.SLO
+	var out []verdict.SLOResult
 	for _, c := range judged {
 		if c.Clause == sections.ClauseAll || guests[c.Settings] {
 			continue
 		}
-		one := verdict.SLO{Series: c.Series + records.SettingsTail(records.ShortSettings(c.Settings)), Name: c.Clause, Limit: doc.TrimTick(doc.Format(c.Limit, "s")),
-			Up: c.MetUpTo, Down: c.ViolatedAt, Unclear: len(c.Unclear) > 0, Sweep: sweep}
+		one := verdict.SLOResult{Series: c.Series + records.SettingsTail(records.ShortSettings(c.Settings)), Name: c.Clause, Limit: doc.TrimTick(doc.Format(c.Limit, "s")),
+			MetUpTo: c.MetUpTo, ViolatedAt: c.ViolatedAt, Unclear: len(c.Unclear) > 0, Sweep: sweep}
 		if c.ValueAtViolated != nil {
 			one.Value = doc.Format(*c.ValueAtViolated, "s")
 			if c.Stopped {

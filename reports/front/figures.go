@@ -1,7 +1,6 @@
 package front
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
@@ -16,15 +15,13 @@ const mostRows = 8
 
 // tiles are the figures of the first screen. The second name is taken where the first was not measured.
 var tiles = []struct {
-	title string // empty: the figure's
 	names []string
 	note  string
-	limit func(sections.SLOs) float64
 }{
-	{"", []string{comparison.FigureCold}, "start of the process → every Service visible", nil},
-	{"", []string{comparison.FigureNPL99, comparison.FigureReaction}, "change due → visible in the kernel", func(p sections.SLOs) float64 { return p.ProgrammingP99 }},
-	{"", []string{comparison.FigureFirstPacket, comparison.FigureFirstSYN}, "of a connection, to the last Service; median", nil},
-	{"Peak memory", []string{comparison.FigureTotalRSS}, "of the proxier and its tools, resident", nil},
+	{names: []string{comparison.FigureCold}, note: "start of the process → every Service visible"},
+	{names: []string{comparison.FigureNPL99, comparison.FigureReaction}, note: "change due → visible in the kernel"},
+	{names: []string{comparison.FigureFirstPacket, comparison.FigureFirstSYN}, note: "of a connection, to the last Service; median"},
+	{names: []string{comparison.FigureTotalRSS}, note: "of the proxier and its tools, resident"},
 }
 
 // tileSection has the main figures of the largest cell.
@@ -48,11 +45,10 @@ func tileSection(s *sections.Summary) doc.Section {
 				continue // it is that of the lab, with the simulated cluster
 			}
 			limit := 0.0
-			if one.limit != nil && name == comparison.FigureNPL99 {
-				limit = one.limit(s.SLOs)
+			if name == comparison.FigureNPL99 {
+				limit = s.SLOs.Latency
 			}
 			if tile := tileOf(s, c, name, one.note, limit); len(tile.Rows) > 0 {
-				tile.Title = cmp.Or(one.title, tile.Title)
 				all = append(all, tile)
 				break
 			}

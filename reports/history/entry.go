@@ -38,7 +38,7 @@ func entryOf(run *records.Run) Entry {
 			source, exceeded := comparison.SourceOf([]*records.Samples{samples}), comparison.ExceededOf(samples)
 			for _, f := range comparison.RunFigures(samples) {
 				if value := f.Of(samples, source, exceeded); value != nil {
-					e.Figures = append(e.Figures, Figure{one.Subject, cell, f.Detail, *value})
+					e.Figures = append(e.Figures, Figure{Subject: one.Subject, Cell: cell, Detail: f.Detail, Estimate: *value})
 				}
 			}
 		}

@@ -336,5 +336,5 @@ func (q *Question) Timeout() time.Duration {
 	if q.SLOs.Start == 0 {
 		return 10 * time.Minute
 	}
-	return max(2*q.SLOs.Start, 30*time.Second) + 2*q.MinSyncPeriod
+	return max(nanoseconds(2*q.SLOs.Start), 30*time.Second) + 2*q.MinSyncPeriod
 }

@@ -17,6 +17,7 @@ import (
 	"synclab/bench/raw"
 	"synclab/bench/search"
 	"synclab/proxier/runner"
+	"synclab/reports/comparison"
 	"synclab/reports/reportstest"
 )
 
@@ -94,7 +95,7 @@ func (p proxy) records(size, rep int, setting string, rate float64) []raw.Record
 
 func question(subjects ...string) Question {
 	c := Cluster{Services: 10000, Endpoints: 10, Nodes: 1000, Churn: Churn{Endpoints: 10}}
-	return Question{Subjects: subjects, Today: c, Asked: c, Shape: "10 endpoints each", Key: "k", SLOs: DefaultSLOs, MinSyncPeriod: time.Second, SliceBytes: 1000, Seed: 1}
+	return Question{Subjects: subjects, Today: c, Asked: c, Shape: "10 endpoints each", Key: "k", SLOs: comparison.PlanSLOs, MinSyncPeriod: time.Second, SliceBytes: 1000, Seed: 1}
 }
 
 var (
@@ -505,7 +506,7 @@ func TestExtrapolate(t *testing.T) {
 	if s.Extrapolated != 20000 { // the start grows in proportion, and would reach 25,000
 		t.Errorf("extrapolated %d: want at most twice the largest size", s.Extrapolated)
 	}
-	q.SLOs.Start = 15 * time.Second
+	q.SLOs.Start = 15
 	s = answer(t, q, map[string][]int{legacy.name: {5000, 10000}}, legacy).Subjects[0]
 	if math.Abs(float64(s.Extrapolated)-12500) > 100 {
 		t.Errorf("extrapolated %d: want 12,500", s.Extrapolated)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"synclab/reports/comparison"
 )
 
 // Question is what a plan is asked.
@@ -16,8 +18,8 @@ type Question struct {
 	// Shape of the cluster, in words: "10 endpoints each", or the name of a dump.
 	Shape string `json:"shape"`
 	// Key is a digest of the shape, the changes and the settings: cells of plans with the same key are of the same clusters.
-	Key  string `json:"key"`
-	SLOs SLOs   `json:"slos"`
+	Key  string          `json:"key"`
+	SLOs comparison.SLOs `json:"slos"`
 	// Defaulted: no SLO was given.
 	Defaulted bool `json:"defaulted,omitempty"`
 	// MinSyncPeriod in use today.
@@ -128,42 +130,23 @@ const (
 	Latency     = "latency"      // s
 )
 
-// SLOs has the SLOs of every node. Zero fields are no SLOs.
-type SLOs struct {
-	Latency     time.Duration `json:"latency,omitempty"`     // 99th percentile of network programming latency, over an hour
-	FirstPacket time.Duration `json:"firstPacket,omitempty"` // 99th percentile of the first packet of a flow to the last Service
-	CPU         float64       `json:"cpu,omitempty"`         // mean CPUs of the proxier and its tools
-	Memory      uint64        `json:"memory,omitempty"`      // peak of the proxier and its largest tool together, in bytes
-	Start       time.Duration `json:"start,omitempty"`       // start of the process → every Service visible in the kernel
-}
-
-// DefaultSLOs are used where none is given. Kubernetes leaves the values of its own SLOs for network programming open. These are
-// within the range that its users report as good.
-var DefaultSLOs = SLOs{
-	Latency:     5 * time.Second,        // at 5,000 nodes with partial syncs (KEP-3453); load tests fail at 30 s
-	FirstPacket: 100 * time.Microsecond, // small compared with a round trip within a data centre
-	CPU:         0.5,                    // a small part of every node
-	Memory:      512 << 20,              // with less, restores of large rulesets have been killed
-	Start:       30 * time.Second,       // when a node joins or a proxier restarts; the limit of load tests
-}
-
 // slo is what the outputs say of an SLO.
 type slo struct {
 	name, text, short, unit string
-	bound                   func(SLOs) float64
+	bound                   func(comparison.SLOs) float64
 }
 
 var slos = []slo{
-	{Start, "start", "start", "s", func(s SLOs) float64 { return s.Start.Seconds() }},
-	{Memory, "peak memory", "memory", "B", func(s SLOs) float64 { return float64(s.Memory) }},
-	{FirstPacket, "first packet p99", "1st packet", "s", func(s SLOs) float64 { return s.FirstPacket.Seconds() }},
-	{CPU, "CPU", "CPU", "CPUs", func(s SLOs) float64 { return s.CPU }},
-	{Latency, "latency p99 of an hour", "latency p99", "s", func(s SLOs) float64 { return s.Latency.Seconds() }},
+	{Start, "start", "start", "s", func(s comparison.SLOs) float64 { return s.Start }},
+	{Memory, "peak memory", "memory", "B", func(s comparison.SLOs) float64 { return float64(s.Memory) }},
+	{FirstPacket, "first packet p99", "1st packet", "s", func(s comparison.SLOs) float64 { return s.FirstPacket }},
+	{CPU, "CPU", "CPU", "CPUs", func(s comparison.SLOs) float64 { return s.CPU }},
+	{Latency, "latency p99 of an hour", "latency p99", "s", func(s comparison.SLOs) float64 { return s.Latency }},
 }
 
 // Validate checks what no measurement could answer.
 func (q *Question) Validate() error {
-	if q.SLOs == (SLOs{}) {
+	if q.SLOs == (comparison.SLOs{}) {
 		return fmt.Errorf("there is no SLO: any cluster size would meet it")
 	}
 	for i := 1; i < len(q.Asked.Churn.Trace); i++ {

@@ -69,7 +69,7 @@ func settings(q *Question, name string, c *Cluster, measured []costs) ([]Setting
 			if err != nil {
 				return nil, err
 			}
-			met := (q.SLOs.Latency == 0 || played.P99 <= q.SLOs.Latency.Seconds()) && (q.SLOs.CPU == 0 || played.CPU <= q.SLOs.CPU)
+			met := (q.SLOs.Latency == 0 || played.P99 <= q.SLOs.Latency) && (q.SLOs.CPU == 0 || played.CPU <= q.SLOs.CPU)
 			out = append(out, Setting{Setting: s, Played: played, Met: met})
 		}
 	}

@@ -15,9 +15,49 @@ import (
 	"synclab/reports/sections"
 )
 
+// The swept fields of a sync-period scenario.
+const (
+	periodField = "proxy.minSyncPeriod"
+	policyField = "proxy.policy"
+)
+
+// periodLine is one series under one policy, by minSyncPeriod.
+type periodLine struct {
+	series int
+	policy string
+	cells  []records.Cell
+}
+
+// periodLines groups the cells of the largest size by series and policy. It returns lines with at least two periods.
+func periodLines(s *sections.Summary) []periodLine {
+	largest := 0
+	for _, cell := range s.Collected.Cells {
+		if cell.Params[periodField] != "" {
+			largest = max(largest, cell.Services)
+		}
+	}
+	var lines []periodLine
+	for i, one := range s.Collected.Series {
+		for _, cell := range s.Collected.Cells {
+			_, ok := records.Quantity(cell.Params[periodField])
+			if !ok || cell.Services != largest || len(one.Of(cell, raw.NetworkProgrammingLatency)) == 0 {
+				continue
+			}
+			policy := cell.Params[policyField]
+			at := slices.IndexFunc(lines, func(l periodLine) bool { return l.series == i && l.policy == policy })
+			if at < 0 {
+				lines = append(lines, periodLine{series: i, policy: policy})
+				at = len(lines) - 1
+			}
+			lines[at].cells = append(lines[at].cells, cell)
+		}
+	}
+	return slices.DeleteFunc(lines, func(l periodLine) bool { return len(l.cells) < 2 })
+}
+
 // periodFigure draws the effect of minSyncPeriod at the largest size: latency above, time spent in syncs below.
 func periodFigure(s *sections.Summary) *figure.Figure {
-	lines := sections.PeriodLines(s)
+	lines := periodLines(s)
 	if len(lines) == 0 {
 		return nil
 	}
@@ -28,20 +68,20 @@ func periodFigure(s *sections.Summary) *figure.Figure {
 	shapes := []draw.GlyphDrawer{draw.CircleGlyph{}, draw.TriangleGlyph{}, draw.SquareGlyph{}}
 	policies := map[string]bool{}
 	for _, l := range lines {
-		policies[l.Policy] = true
+		policies[l.policy] = true
 	}
 	order := slices.Sorted(maps.Keys(policies))
 	var periods []float64
 	for _, l := range lines {
-		c := s.Color(l.Series)
+		c := s.Color(l.series)
 		if len(s.Collected.Series) == 1 {
-			c = s.Color(slices.Index(order, l.Policy)) // the plot compares the policies
+			c = s.Color(slices.Index(order, l.policy)) // the plot compares the policies
 		}
-		shape := shapes[slices.Index(order, l.Policy)%len(shapes)]
-		one := s.Collected.Series[l.Series]
+		shape := shapes[slices.Index(order, l.policy)%len(shapes)]
+		one := s.Collected.Series[l.series]
 		var half, most, busy plotter.XYs
-		for _, cell := range l.Cells {
-			period, _ := records.Quantity(cell.Params[sections.PeriodField])
+		for _, cell := range l.cells {
+			period, _ := records.Quantity(cell.Params[periodField])
 			periods = append(periods, period)
 			values := one.Of(cell, raw.NetworkProgrammingLatency)
 			half = append(half, plotter.XY{X: period, Y: values.Median()})
@@ -51,10 +91,10 @@ func periodFigure(s *sections.Summary) *figure.Figure {
 			}
 		}
 		name := one.Name
-		if l.Policy != "" && len(s.Collected.Series) == 1 {
-			name = l.Policy
-		} else if l.Policy != "" {
-			name += ", " + l.Policy
+		if l.policy != "" && len(s.Collected.Series) == 1 {
+			name = l.policy
+		} else if l.policy != "" {
+			name += ", " + l.policy
 		}
 		solid := figure.AddLine(upper, half, c)
 		upper.Add(&plotter.Scatter{XYs: half, GlyphStyle: draw.GlyphStyle{Color: c, Radius: 3, Shape: shape}})

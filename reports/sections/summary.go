@@ -41,9 +41,9 @@ type Summary struct {
 	// Comparisons compare the subjects of each cell that has several.
 	Comparisons []comparison.CellComparison `json:"comparisons,omitempty"`
 	// Targets are the scenarios' targets with their verdicts.
-	Targets  []TargetResult `json:"targets,omitempty"`
-	SLOs     SLOs           `json:"slos"`
-	Capacity []Capacity     `json:"capacity,omitempty"`
+	Targets    []TargetResult  `json:"targets,omitempty"`
+	SLOs       comparison.SLOs `json:"slos"`
+	SLOResults []SLOResult     `json:"slo_results,omitempty"`
 	// Profiles say where the time of syncs goes.
 	Profiles *profiles.Report `json:"profiles,omitempty"`
 	Rows     []Row            `json:"rows"`
@@ -149,7 +149,7 @@ type Traversal struct {
 }
 
 // Summarize derives everything except the plots.
-func Summarize(runs []*records.Run, slos SLOs) *Summary {
+func Summarize(runs []*records.Run, slos comparison.SLOs) *Summary {
 	c := records.Collect(runs)
 	s := &Summary{Collected: c, looks: looksOf(c), SLOs: slos, Runs: records.RunHeads(c), Rows: rows(c)}
 	s.Title = records.Title(c)
@@ -168,7 +168,7 @@ func Summarize(runs []*records.Run, slos SLOs) *Summary {
 	s.Invariants = invariantResults(c)
 	s.Comparisons = comparison.OfCells(c)
 	s.Targets = targetResults(c, s)
-	s.Capacity = capacities(c, s, slos)
+	s.SLOResults = sloResults(c, s, slos)
 	s.warnings = warnings(c, s)
 	var unread []string
 	s.Profiles, unread = profiles.Read(c)

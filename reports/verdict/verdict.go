@@ -32,7 +32,7 @@ type Facts struct {
 	Flows      []Flows
 	Moves      []Move
 	Answers    Answers
-	SLOs       []SLO
+	SLOs       []SLOResult
 	SLOSource  string // who set the SLOs
 	Control    Control
 	Modes      []Mode
@@ -99,10 +99,10 @@ type Answers struct {
 	Reference, Unseen                           string
 }
 
-// SLO is the result of one SLO for a subject: Up is the largest size that meets it, Down the first that violates it; 0: none.
-type SLO struct {
-	Series, Name, Limit, Value string // Value: at Down
-	Up, Down                   int
+// SLOResult is the result of one SLO for a subject: the largest size that meets it, and the first that violates it; 0: none.
+type SLOResult struct {
+	Series, Name, Limit, Value string // Value: at ViolatedAt
+	MetUpTo, ViolatedAt        int
 	Unclear, Sweep             bool
 }
 
@@ -367,25 +367,25 @@ func slos(f Facts) (out []doc.Line) {
 	var met, limited, over []string
 	unclear := map[string][]string{} // subjects by SLO
 	for _, series := range order {
-		up, down, sweep := -1, 0, false
+		metUpTo, violatedAt, sweep := -1, 0, false
 		var broken, measured, open []string
 		for _, s := range f.SLOs {
 			if s.Series != series {
 				continue
 			}
 			measured = append(measured, s.Name)
-			if up < 0 || s.Up < up {
-				up = s.Up
+			if metUpTo < 0 || s.MetUpTo < metUpTo {
+				metUpTo = s.MetUpTo
 			}
 			sweep = sweep || s.Sweep
 			if s.Unclear {
 				open = append(open, s.limit())
 			}
 			switch {
-			case s.Down == 0:
-			case down == 0 || s.Down < down:
-				down, broken = s.Down, []string{s.words()}
-			case s.Down == down:
+			case s.ViolatedAt == 0:
+			case violatedAt == 0 || s.ViolatedAt < violatedAt:
+				violatedAt, broken = s.ViolatedAt, []string{s.words()}
+			case s.ViolatedAt == violatedAt:
 				broken = append(broken, s.words())
 			}
 		}
@@ -394,18 +394,18 @@ func slos(f Facts) (out []doc.Line) {
 			own = " (" + doc.JoinWords(measured) + ")"
 		}
 		switch {
-		case down > 0 && sweep && up > 0:
-			limited = append(limited, fmt.Sprintf("%s up to %s Services, at %s it violates %s", series, doc.Grouped(int64(up)), doc.Grouped(int64(down)), doc.JoinWords(broken)))
-		case down > 0 && sweep:
-			limited = append(limited, fmt.Sprintf("%s at no measured size, at %s Services it violates %s", series, doc.Grouped(int64(down)), doc.JoinWords(broken)))
-		case down > 0:
+		case violatedAt > 0 && sweep && metUpTo > 0:
+			limited = append(limited, fmt.Sprintf("%s up to %s Services, at %s it violates %s", series, doc.Grouped(int64(metUpTo)), doc.Grouped(int64(violatedAt)), doc.JoinWords(broken)))
+		case violatedAt > 0 && sweep:
+			limited = append(limited, fmt.Sprintf("%s at no measured size, at %s Services it violates %s", series, doc.Grouped(int64(violatedAt)), doc.JoinWords(broken)))
+		case violatedAt > 0:
 			over = append(over, series+" violates "+doc.JoinWords(broken))
 		case len(open) > 0:
 			for _, name := range open {
 				unclear[name] = append(unclear[name], series)
 			}
 		case sweep:
-			met = append(met, series+" up to "+doc.Grouped(int64(up))+" Services"+own)
+			met = append(met, series+" up to "+doc.Grouped(int64(metUpTo))+" Services"+own)
 		default:
 			met = append(met, series+own)
 		}
@@ -431,8 +431,8 @@ func slos(f Facts) (out []doc.Line) {
 	return out
 }
 
-func (s SLO) limit() string { return s.Name + " ≤ " + s.Limit }
-func (s SLO) words() string { return fmt.Sprintf("%s (%s)", s.limit(), s.Value) }
+func (s SLOResult) limit() string { return s.Name + " ≤ " + s.Limit }
+func (s SLOResult) words() string { return fmt.Sprintf("%s (%s)", s.limit(), s.Value) }
 
 // controlsDiffer is the ratio of controls from which round trips of subjects cannot be compared.
 const controlsDiffer = 1.15

@@ -11,33 +11,9 @@ import (
 	"synclab/reports/records"
 )
 
-// SLOs has the SLOs of a cluster, in seconds.
-type SLOs struct {
-	// FullSync bounds the median of a full sync. Default 1 s.
-	FullSync float64 `json:"full_sync"`
-	// ProgrammingP99 bounds the 99th percentile of network programming latency. Default 5 s.
-	ProgrammingP99 float64 `json:"network_programming_latency_p99"`
-	// FirstPacketP99 bounds the 99th percentile of the cost of a first packet to the last Service. Default 100 µs, as in
-	// capacity.SLOs.
-	FirstPacketP99 float64 `json:"first_packet_p99"`
-}
-
-func (p SLOs) WithDefaults() SLOs {
-	if p.FullSync == 0 {
-		p.FullSync = 1
-	}
-	if p.ProgrammingP99 == 0 {
-		p.ProgrammingP99 = 5
-	}
-	if p.FirstPacketP99 == 0 {
-		p.FirstPacketP99 = 100e-6
-	}
-	return p
-}
-
-// Capacity is the result for one series and one SLO (clause), from measured sizes only. A size meets the SLO if its
+// SLOResult is the result for one series and one SLO, from measured sizes only. A size meets the SLO if its
 // whole 95 % interval is within the limit, and violates the SLO if the whole interval is above.
-type Capacity struct {
+type SLOResult struct {
 	Series   string  `json:"series"`
 	Scenario string  `json:"scenario"`
 	Settings string  `json:"settings,omitempty"`
@@ -75,9 +51,9 @@ type MeasuredSize struct {
 	Stopped   bool // the subject was stopped without a value, which would be larger
 }
 
-// capacities judges each line of sizes.
-func capacities(c *records.Collection, s *Summary, slos SLOs) []Capacity {
-	var out []Capacity
+// sloResults judges each line of sizes.
+func sloResults(c *records.Collection, s *Summary, slos comparison.SLOs) []SLOResult {
+	var out []SLOResult
 	for _, line := range c.SweepLines() {
 		for _, one := range c.Series {
 			judged := s.judged(line, one.Name, slos)
@@ -91,8 +67,8 @@ func capacities(c *records.Collection, s *Summary, slos SLOs) []Capacity {
 }
 
 // SingleSizes judges each series at its largest size, for runs without a sweep.
-func (s *Summary) SingleSizes() []Capacity {
-	var out []Capacity
+func (s *Summary) SingleSizes() []SLOResult {
+	var out []SLOResult
 	for _, k := range largestFigures(s.Figures) {
 		line := records.SweepLine{Scenario: k.Cell.Scenario, Settings: k.Cell.Settings(), Cells: []records.Cell{k.Cell}}
 		out = append(out, s.judged(line, k.Series, s.SLOs)...)
@@ -101,9 +77,9 @@ func (s *Summary) SingleSizes() []Capacity {
 }
 
 // judged judges a series by each SLO that has values in the line.
-func (s *Summary) judged(line records.SweepLine, series string, slos SLOs) []Capacity {
-	limits := map[string]float64{ClauseFull: slos.FullSync, ClauseNPL: slos.ProgrammingP99, ClausePacket: slos.FirstPacketP99}
-	var out []Capacity
+func (s *Summary) judged(line records.SweepLine, series string, slos comparison.SLOs) []SLOResult {
+	limits := map[string]float64{ClauseFull: slos.FullSync, ClauseNPL: slos.Latency, ClausePacket: slos.FirstPacket}
+	var out []SLOResult
 	for _, clause := range []string{ClauseFull, ClauseNPL, ClausePacket} {
 		if sizes := s.clauseValues(line, series, clause); len(sizes) > 0 {
 			one := Judge(sizes, limits[clause])
@@ -178,8 +154,8 @@ func (s *Summary) distribution(m Measured, figure string) *estimate.Distribution
 }
 
 // Judge goes up the sizes until one violates the limit. A larger size that meets the limit again does not count.
-func Judge(sizes []MeasuredSize, limit float64) Capacity {
-	c := Capacity{Limit: limit}
+func Judge(sizes []MeasuredSize, limit float64) SLOResult {
+	c := SLOResult{Limit: limit}
 	for _, m := range sizes {
 		c.Sizes = append(c.Sizes, m.Services)
 	}
@@ -205,8 +181,8 @@ func Judge(sizes []MeasuredSize, limit float64) Capacity {
 }
 
 // strictest combines all clauses: each size is as bad as its worst clause.
-func strictest(judged []Capacity) Capacity {
-	all := Capacity{Series: judged[0].Series, Scenario: judged[0].Scenario, Settings: judged[0].Settings, Clause: ClauseAll,
+func strictest(judged []SLOResult) SLOResult {
+	all := SLOResult{Series: judged[0].Series, Scenario: judged[0].Scenario, Settings: judged[0].Settings, Clause: ClauseAll,
 		MetUpTo: judged[0].MetUpTo, Sizes: judged[0].Sizes}
 	for _, c := range judged {
 		all.MetUpTo, all.Observed = min(all.MetUpTo, c.MetUpTo), all.Observed || c.Observed
@@ -222,7 +198,7 @@ func strictest(judged []Capacity) Capacity {
 	return all
 }
 
-func verdict(c Capacity) string {
+func verdict(c SLOResult) string {
 	var parts []string
 	switch {
 	case c.ViolatedAt == 0 && len(c.Unclear) == 0:
@@ -252,7 +228,7 @@ func verdict(c Capacity) string {
 // sloSection shows up to which measured size each subject meets each SLO.
 func (s *Summary) sloSection() doc.Section {
 	out := doc.Section{ID: "slos", Title: "SLOs at measured sizes", Short: "SLOs"}
-	if len(s.Capacity) == 0 {
+	if len(s.SLOResults) == 0 {
 		return out
 	}
 	out.Add(doc.Block{On: doc.Page, Note: doc.Sentence(sloNote, s.SLOs)}, doc.Block{On: doc.Page | doc.Markdown, Table: s.sloTable()})
@@ -260,8 +236,8 @@ func (s *Summary) sloSection() doc.Section {
 }
 
 var sloNote = template.Must(template.New("slos").Funcs(doc.SentenceFuncs).Parse(
-	`The numbers of Services at which each subject meets these SLOs: full sync ≤ {{limit .FullSync}} (median), network programming latency p99 ≤ {{limit .ProgrammingP99}}, ` +
-		`first packet to the last Service p99 ≤ {{limit .FirstPacketP99}}. Only measured sizes count. ` +
+	`The numbers of Services at which each subject meets these SLOs: full sync ≤ {{limit .FullSync}} (median), network programming latency p99 ≤ {{limit .Latency}}, ` +
+		`first packet to the last Service p99 ≤ {{limit .FirstPacket}}. Only measured sizes count. ` +
 		`“Met up to” is the largest size up to which every measured size meets an SLO. “Violated at” is the first measured size that violates the SLO. ` +
 		`At sizes between the two, the SLO is unclear or was not measured.`))
 
@@ -270,7 +246,7 @@ func (s *Summary) sloTable() *doc.Table {
 		{Name: "Met up to", On: doc.Page, Numeric: true, Title: "the largest number of Services up to which every measured size meets the SLO"},
 		{Name: "value at this size", On: doc.Page, Numeric: true}, {Name: "Violated at", On: doc.Page, Numeric: true, Title: "the first measured size that violates the SLO"},
 		{Name: "value at this size", On: doc.Page, Numeric: true}, {Name: "Verdict"}}}
-	for _, c := range s.Capacity {
+	for _, c := range s.SLOResults {
 		met, violated := doc.Cell{Text: "none", Value: "0"}, doc.None()
 		if c.MetUpTo > 0 {
 			met = doc.Int(c.MetUpTo)
@@ -289,7 +265,7 @@ func (s *Summary) sloTable() *doc.Table {
 }
 
 // sloText is the text of an SLO: "full sync ≤ 1 s".
-func (c Capacity) sloText() string {
+func (c SLOResult) sloText() string {
 	if c.Clause == ClauseAll {
 		return "all SLOs"
 	}
