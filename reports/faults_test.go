@@ -74,7 +74,7 @@ func TestFaultOutputs(t *testing.T) {
 	if f := s.FaultOf(s.FaultCells()[0], "4:fault restore-killed", "synclab/nftables"); f != nil {
 		t.Errorf("a fault that does not apply to the subject: %+v", f)
 	}
-	for _, want := range []string{`id="faults"`, `id="invariants"`, "not within 45 s", "k/k#138571", "active for 6 s", "no wrong delivery", "3 violations", "synclab run faults --services 1000 --subjects kube-proxy/iptables-legacy --seed 7"} {
+	for _, want := range []string{`id="faults"`, `id="invariants"`, "not within 45 s", "k/k#138571", "active for 6 s", "from its start until all that it removed is back", "no wrong delivery", "3 violations", "synclab run faults --services 1000 --subjects kube-proxy/iptables-legacy --seed 7"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q", want)
 		}

@@ -57,19 +57,18 @@ const (
 	untilCleared                // with the next fault step of kind clear
 )
 
-// repair is what shows that a fault is repaired.
-type repair int
+// repair is what shows that a fault is repaired, and from when on its time counts.
+type repair string
 
 const (
-	// changesVisible: all changes before its end are visible. The repair counts from the end.
-	changesVisible repair = iota
-	// objectsBack: all that is missing is back. The repair counts from the beginning.
-	objectsBack
-	// nextVisible: the first change after it is visible. The repair counts from this change.
-	nextVisible
-	// eachVisible: as changesVisible, but the repair takes as long as the longest delay of a single change.
-	eachVisible
+	changesVisible repair = "from its end until all earlier changes are visible"
+	objectsBack    repair = "from its start until all that it removed is back"
+	nextVisible    repair = "from the first later change until it is visible"
+	eachVisible    repair = "the longest delay of a change"
 )
+
+// Repair says what the time to recover from the fault is; empty: the kind is not known.
+func (k *Kind) Repair() string { return string(k.shows) }
 
 // Kinds are all kinds of faults.
 var Kinds []*Kind

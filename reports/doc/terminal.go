@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // Width is the width of text in columns, where the writer does not know its own. Wider tables use short texts, and then
@@ -257,14 +258,14 @@ func (t *Table) printed(narrow bool) *Table {
 func (t *Table) widths() []int {
 	widths := make([]int, len(t.Columns))
 	for i, c := range t.Columns {
-		widths[i] = runes(c.Name)
+		widths[i] = utf8.RuneCountInString(c.Name)
 	}
 	for _, row := range t.Rows {
 		if t.heading(row) {
 			continue
 		}
 		for i, c := range row {
-			widths[i] = max(widths[i], runes(c.Text))
+			widths[i] = max(widths[i], utf8.RuneCountInString(c.Text))
 		}
 	}
 	return widths

@@ -238,7 +238,7 @@ func TestWidth(t *testing.T) {
 		{Table: spare}, {Table: grouped("flush", subjects...)},
 	}}}}, (*Document).Text)
 	for line := range strings.Lines(out) {
-		if n := runes(strings.TrimSuffix(line, "\n")); n > Width {
+		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > Width {
 			t.Errorf("a line of %d: %s", n, line)
 		}
 	}

@@ -55,8 +55,6 @@ func Unparted(text string) string {
 // plain replaces non-breaking spaces, which are for pages.
 func plain(text string) string { return strings.ReplaceAll(text, "\u00a0", " ") }
 
-func runes(text string) int { return utf8.RuneCountInString(text) }
-
 // Shorten cuts the middle out of a text that is too long.
 func Shorten(text string, width int) string {
 	r := []rune(text)
@@ -74,15 +72,15 @@ func Wrap(text string, width int, indent string) string {
 	for i, word := range strings.Fields(text) {
 		switch {
 		case i == 0:
-		case used+1+runes(word) > width:
+		case used+1+utf8.RuneCountInString(word) > width:
 			b.WriteString("\n" + indent)
-			used = runes(indent)
+			used = utf8.RuneCountInString(indent)
 		default:
 			b.WriteString(" ")
 			used++
 		}
 		b.WriteString(word)
-		used += runes(word)
+		used += utf8.RuneCountInString(word)
 	}
 	return b.String()
 }

@@ -193,7 +193,10 @@ func (t *Trend) levels(s series, starts []start) []Level {
 		}
 		l := Level{From: from, Estimate: *estimate.Of(t.Figure, t.Unit, estimate.Single(values...), 50)}
 		if i > 0 {
-			l.show(starts[i-1])
+			shows := starts[i-1]
+			if l.Exact = shows.exact; !l.Exact {
+				l.P, l.Adjusted = &shows.p, &shows.adjusted
+			}
 			if step, ok := estimate.StepOf(parts, i, s.wider(out[i-1].From, from, to)); ok && s.logs {
 				low, high := step.Interval()
 				ratio, low, high := math.Exp(step.Size), math.Exp(low), math.Exp(high)
@@ -203,12 +206,6 @@ func (t *Trend) levels(s series, starts []start) []Level {
 		out, from = append(out, l), to
 	}
 	return out
-}
-func (l *Level) show(s start) {
-	l.Exact = s.exact
-	if !s.exact {
-		l.P, l.Adjusted = &s.p, &s.adjusted
-	}
 }
 
 // beyond reports whether the last of several levels exceeds the one before by more than the threshold.

@@ -211,7 +211,7 @@ func (a *Answer) limitsSection() doc.Section {
 		if s.MemoryLimit > 0 {
 			memory = doc.Value(float64(s.MemoryLimit), "B")
 		}
-		first := s.firstText(&a.Question)
+		first := s.firstText()
 		if s.Error != "" {
 			first = "not measured"
 		}

@@ -26,7 +26,7 @@ func (s *SubjectAnswer) Limit(q *Question) string {
 		return string(Observed)
 	}
 	met := fmt.Sprintf("met at %s (%s)", count(b.Met), reps(b.MetReps))
-	violated := fmt.Sprintf("violated at %s (%s): %s", count(b.Violated), reps(b.ViolatedReps), s.firstText(q))
+	violated := fmt.Sprintf("violated at %s (%s): %s", count(b.Violated), reps(b.ViolatedReps), s.firstText())
 	text := ""
 	switch {
 	case s.Error != "":
@@ -53,7 +53,7 @@ func (s *SubjectAnswer) Limit(q *Question) string {
 }
 
 // firstText names the SLOs that are violated at the end of the bracket, with their values.
-func (s *SubjectAnswer) firstText(q *Question) string {
+func (s *SubjectAnswer) firstText() string {
 	var words []string
 	for _, one := range slos {
 		if v, ok := s.Value(one.name, s.Bracket.Violated); ok && slices.Contains(s.First, one.name) {

@@ -3,6 +3,7 @@ package plots
 import (
 	"fmt"
 	"image/color"
+	"slices"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -40,7 +41,7 @@ func packetPositionFigure(s *sections.Summary) *figure.Figure {
 	drawn := 0
 	for _, t := range lines {
 		i, one := s.SeriesNamed(t.Series)
-		shape := sizeShapes[indexOf(sizes, t.Cell.Services)%len(sizeShapes)]
+		shape := sizeShapes[slices.Index(sizes, t.Cell.Services)%len(sizeShapes)]
 		var points figure.Intervals
 		for _, position := range one.Positions(t.Cell) {
 			points = append(points, figure.SizePoint{X: float64(position), Distribution: estimate.Describe(one.At(t.Cell, position))})
@@ -154,13 +155,4 @@ func packetSizeFigure(s *sections.Summary, line records.SweepLine) *figure.Figur
 	figure.LogAxis(&p.Y, figure.TickSeconds)
 	f.Add(p, figure.PanelHeight)
 	return f
-}
-
-func indexOf(values []int, want int) int {
-	for i, v := range values {
-		if v == want {
-			return i
-		}
-	}
-	return 0
 }

@@ -32,7 +32,7 @@ func Unlikes(before, after raw.Run) []Unlike {
 		}
 	}
 	for _, part := range append(slices.Clone(RunParts), RunSeed, RunFeed, RunObserved) {
-		if part.What != "memory" || apartBy(float64(before.Machine.MemoryBytes), float64(after.Machine.MemoryBytes), 0.02) {
+		if part.What != "memory" || apart(float64(before.Machine.MemoryBytes), float64(after.Machine.MemoryBytes)) {
 			add(part.What, part.Of(before), part.Of(after), part.Compared)
 		}
 	}
@@ -43,8 +43,9 @@ func Unlikes(before, after raw.Run) []Unlike {
 	return append(out, unlikeFields(before.Scenario, after.Scenario)...)
 }
 
-// apartBy reports whether two numbers differ by more than a share of the larger.
-func apartBy(a, b, share float64) bool { return max(a, b)-min(a, b) > share*max(a, b) }
+// apart reports whether two sizes of memory differ by more than 2 % of the larger: equal machines differ by what their
+// kernels keep for themselves.
+func apart(a, b float64) bool { return max(a, b)-min(a, b) > 0.02*max(a, b) }
 
 // unspokenFields of a scenario change no measured value, or are reported elsewhere.
 var unspokenFields = []string{"name", "description", "labels", "seed", "thresholds", "targets"}

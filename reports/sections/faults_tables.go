@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"synclab/bench/fault"
 	"synclab/bench/subject"
 	"synclab/reports/comparison"
 	"synclab/reports/doc"
@@ -18,12 +19,8 @@ func (s *Summary) FaultSection() doc.Section {
 	if len(s.Faults) == 0 {
 		return out
 	}
-	out.Add(doc.Block{On: doc.Page, Soft: true, Note: "The first line of a cell is the time to recover. " +
-		"It starts at the fault and ends when the kernel has everything again that the fault removed. " +
-		"For a fault that removes nothing, it starts at the end of the fault and ends when all earlier changes are visible. " +
-		"For dropped watches, and for faults that delay single changes (references, events duplicated or reordered), it is the longest delay of one change. " +
-		"Below is the time to detect: from the fault until the subject's first sync or command that answers it. While the cluster changes, a sync that succeeds may be for a change, and does not count. " +
-		"The last lines count the flows that failed or were misrouted between fault and recovery. " +
+	out.Add(doc.Block{On: doc.Page, Soft: true, Note: "Below the time to recover is the time to detect: from the fault until the subject's first sync or command that answers it, " +
+		"but no sync that may be for a change. Flows count that failed or were misrouted between fault and recovery. " +
 		"A dash: the fault does not apply to the subject, or nothing was measured."})
 	for i, cell := range s.FaultCells() {
 		if i == 0 {
@@ -75,8 +72,9 @@ func (s *Summary) faultTable(cell records.Cell) *doc.Table {
 	names, series := s.FaultsOf(cell)
 	t := &doc.Table{Title: "Faults at " + records.SizesText([]records.Cell{cell}) + records.SettingsTail(records.ShortSettings(cell.Settings())) + ": time to recover, failed and misrouted flows",
 		Note: s.byTime(), Columns: []doc.Column{{Name: "Fault",
-			Legend: "−12: 12 flows failed before the recovery; !3: 3 flows were misrouted; the time after a fault's name is the fault's duration"}}}
-	all := []doc.Cell{{Text: "all faults", Terminal: "recovered"}}
+			Legend: "−12: 12 flows failed before the recovery; !3: 3 flows were misrouted; the time after a fault's name is the fault's duration"},
+			{Name: "Time to recover", On: doc.Page, Row: true}}}
+	all := []doc.Cell{{Text: "all faults", Terminal: "recovered"}, doc.None()}
 	for _, one := range series {
 		column := s.seriesColumn(one)
 		column.Short = records.ShortSeries(one)
@@ -85,7 +83,7 @@ func (s *Summary) faultTable(cell records.Cell) *doc.Table {
 		all = append(all, allFaultsCell(s.faultTotals(cell, one)))
 	}
 	for _, name := range names {
-		row := []doc.Cell{{Text: FaultName(name, names)}}
+		row := []doc.Cell{{Text: FaultName(name, names)}, doc.Text(faultKind(name).Repair())}
 		for _, one := range series {
 			f := s.FaultOf(cell, name, one)
 			if f != nil && f.Duration > 0 {
@@ -98,6 +96,12 @@ func (s *Summary) faultTable(cell records.Cell) *doc.Table {
 	}
 	t.Add(all...)
 	return t
+}
+
+// faultKind returns the kind of a fault, which begins its name.
+func faultKind(name string) *fault.Kind {
+	kind, _, _ := strings.Cut(FaultText(name), " ")
+	return fault.Of(kind)
 }
 
 // FaultCell shows one fault with one subject: the time to recover, and below it detection and flows.

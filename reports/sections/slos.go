@@ -52,11 +52,11 @@ type MeasuredSize struct {
 }
 
 // sloResults judges each line of sizes.
-func sloResults(c *records.Collection, s *Summary, slos comparison.SLOs) []SLOResult {
+func sloResults(c *records.Collection, s *Summary) []SLOResult {
 	var out []SLOResult
 	for _, line := range c.SweepLines() {
 		for _, one := range c.Series {
-			judged := s.judged(line, one.Name, slos)
+			judged := s.judged(line, one.Name)
 			if len(judged) > 1 {
 				judged = append(judged, strictest(judged))
 			}
@@ -71,14 +71,14 @@ func (s *Summary) SingleSizes() []SLOResult {
 	var out []SLOResult
 	for _, k := range largestFigures(s.Figures) {
 		line := records.SweepLine{Scenario: k.Cell.Scenario, Settings: k.Cell.Settings(), Cells: []records.Cell{k.Cell}}
-		out = append(out, s.judged(line, k.Series, s.SLOs)...)
+		out = append(out, s.judged(line, k.Series)...)
 	}
 	return out
 }
 
 // judged judges a series by each SLO that has values in the line.
-func (s *Summary) judged(line records.SweepLine, series string, slos comparison.SLOs) []SLOResult {
-	limits := map[string]float64{ClauseFull: slos.FullSync, ClauseNPL: slos.Latency, ClausePacket: slos.FirstPacket}
+func (s *Summary) judged(line records.SweepLine, series string) []SLOResult {
+	limits := map[string]float64{ClauseFull: s.SLOs.FullSync, ClauseNPL: s.SLOs.Latency, ClausePacket: s.SLOs.FirstPacket}
 	var out []SLOResult
 	for _, clause := range []string{ClauseFull, ClauseNPL, ClausePacket} {
 		if sizes := s.clauseValues(line, series, clause); len(sizes) > 0 {

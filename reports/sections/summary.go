@@ -168,7 +168,7 @@ func Summarize(runs []*records.Run, slos comparison.SLOs) *Summary {
 	s.Invariants = invariantResults(c)
 	s.Comparisons = comparison.OfCells(c)
 	s.Targets = targetResults(c, s)
-	s.SLOResults = sloResults(c, s, slos)
+	s.SLOResults = sloResults(c, s)
 	s.warnings = warnings(c, s)
 	var unread []string
 	s.Profiles, unread = profiles.Read(c)

@@ -11,11 +11,12 @@ import (
 
 // The bounds of the rules.
 const (
-	// saturatedFrom is the share of the time in syncs from which a proxier counts as saturated.
+	// saturatedFrom is the share of the time in syncs from which a proxier counts as saturated: with 5 % more work (1/0.95), it
+	// would never pause.
 	saturatedFrom = 0.95
-	// busyFrom is the share from which the verdict warns.
+	// busyFrom is the share from which the verdict warns: with 40 % more work (1/0.7), it would never pause.
 	busyFrom = 0.7
-	// unobservedFrom is the share of unobserved flows above which the others say nothing of all.
+	// unobservedFrom is the share of unobserved flows above which the others say nothing of all: as many may have failed.
 	unobservedFrom = 0.05
 	// mostNamed bounds the subjects that one kind of line names.
 	mostNamed = 4
