@@ -63,9 +63,13 @@ comma := ,
 RUN = $(strip $(SCENARIO) $(if $(N),--services $(N)) $(if $(E),--endpoints $(E)) $(if $(SUBJECTS),--subjects $(SUBJECTS)) \
 	$(if $(REPS),--reps $(REPS)) $(if $(SEED),--seed $(SEED)) $(if $(OUT),--out $(OUT)))
 
+# The mode of scenario's default subjects: the first that this machine has the tools for.
+has = $(shell PATH="$(PATH)" command -v $(1))
+MODE = $(if $(call has,iptables-legacy-restore),iptables-legacy,$(if $(call has,iptables-nft-restore),iptables-nft,nftables))
+
 .PHONY: scenario
 scenario: deps build ## run a scenario and write its report, with kube-proxy beside it where that is built
-	bin/synclab run $(if $(SUBJECTS),,--beside) $(RUN)
+	bin/synclab run $(if $(SUBJECTS),,$$(bin/synclab build kube-proxy --cached >/dev/null && echo --subjects synclab/$(MODE),kube-proxy/$(MODE))) $(RUN)
 
 .PHONY: compare
 compare: deps build ## run a scenario with synclab and kube-proxy in every mode, and compare them
@@ -120,23 +124,23 @@ report: build ## build the report of a run again (OUT, or the newest run)
 # Published numbers need a commit and a quiet machine; see scripts/results and docs/results.yaml.
 .PHONY: results
 results: deps build ## measure what README and docs/ publish, and write it there: all (hours) or PART=engine,…; LIST=1, RENDER=1; DOCS=COPY N=100 REPS=1 tries it
-	@bin/synclab kube-proxy
+	@bin/synclab build kube-proxy
 	go run ./scripts/results $(if $(LIST),-list) $(if $(PART),-part $(PART)) $(if $(RENDER),-render) $(if $(FORCE),-force) \
 		$(if $(DOCS),-docs $(DOCS) -uncommitted $(if $(N),-n $(N)) $(if $(REPS),-reps $(REPS)))
 
 .PHONY: kube-proxy
 kube-proxy: build ## build the unmodified kube-proxy that the lab compares with (once, some minutes)
-	bin/synclab kube-proxy
+	bin/synclab build kube-proxy
 
 .PHONY: regressions
 regressions: deps build ## run scenarios of known kube-proxy bugs: synclab has none of them, kube-proxy those of its version
-	@bin/synclab kube-proxy || echo "without it, kube-proxy's side is skipped"
+	@bin/synclab build kube-proxy || echo "without it, kube-proxy's side is skipped"
 	SYNCLAB_ALL_REGRESSIONS=1 go test -count=1 -v -run '^TestRegressions' ./cmd/synclab
 
 # Uncached: the results depend on the kernel and on the tools, which go test does not know of.
 .PHONY: test
 test: deps build ## run all tests, also those in network namespaces and with kube-proxy
-	@bin/synclab kube-proxy || echo "without it, the tests that need kube-proxy are skipped"
+	@bin/synclab build kube-proxy || echo "without it, the tests that need kube-proxy are skipped"
 	go run ./scripts/gotest $(if $(SKIPS),-skips $(SKIPS)) $(if $(LATER),-later $(LATER)) -count=1 -timeout 20m ./...
 
 .PHONY: random

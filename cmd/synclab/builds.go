@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -14,17 +13,38 @@ import (
 	"synclab/reports/comparison"
 )
 
+func newBuild(s streams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "build",
+		Short: "Build what to compare with: kube-proxy, Cilium's load balancer, Linux kernels",
+		Long: `Build builds unmodified programs of others, and prints their paths and versions. The
+results are kept in the user's cache folder, where runs and tests find them. What is
+built already is not built again.`,
+		Example: `  synclab build kube-proxy
+  synclab build cilium
+  synclab build kernel 6.12`,
+		Args: cobra.ArbitraryArgs,
+		RunE: helpOfCommands,
+	}
+	cmd.AddCommand(newKubeProxy(s), newCilium(s), newKernel(s))
+	return cmd
+}
+
+// registerCached adds the flag that forbids building.
+func registerCached(cmd *cobra.Command, cached *bool) {
+	cmd.Flags().BoolVar(cached, "cached", false, "build nothing: fail if it is not built already")
+}
+
 func newKubeProxy(s streams) *cobra.Command {
-	o := upstream.Options{Progress: func(text string) { fmt.Fprintln(s.err, text) }}
+	o := upstream.Options{Progress: s.progress}
 	cmd := &cobra.Command{
 		Use:   "kube-proxy",
 		Short: "Build unmodified kube-proxy if necessary, and print its path",
 		Long: `Kube-proxy builds the command of that name from its Go module, unmodified, and
-prints its path and version. The result is kept in the user's cache folder. The build
-needs Go and the Go module proxy. Later runs and tests that compare with kube-proxy
-find it there and need neither.`,
-		Example: `  synclab kube-proxy
-  synclab kube-proxy --kube-proxy-version v1.34.2`,
+prints its path and version. The build needs Go and the Go module proxy. Later runs and
+tests that compare with kube-proxy need neither.`,
+		Example: `  synclab build kube-proxy
+  synclab build kube-proxy --kube-proxy-version v1.34.2`,
 		Args: argCount(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			path, version, err := upstream.KubeProxy(cmd.Context(), o)
@@ -34,23 +54,24 @@ find it there and need neither.`,
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&o.Version, "kube-proxy-version", "", "`version` of Kubernetes (default: "+upstream.Pinned+")")
-	terminal.Complete(cmd, "kube-proxy-version")
+	registerKubeProxyVersion(cmd, &o.Version)
+	registerCached(cmd, &o.CachedOnly)
 	return cmd
 }
 
 func newCilium(s streams) *cobra.Command {
-	return &cobra.Command{
+	o := upstream.Options{Progress: s.progress}
+	cmd := &cobra.Command{
 		Use:   "cilium",
 		Short: "Build Cilium's load balancer if necessary, and print the paths of its parts",
 		Long: `Cilium builds the parts of subject cilium/lb from Cilium's Go module, unmodified, and
 prints their paths and versions: the control plane, and the programs for sockets, which
-need clang. The result is kept in the user's cache folder, as with synclab kube-proxy.`,
-		Example: `  synclab cilium
+need clang.`,
+		Example: `  synclab build cilium
   synclab compare cold-start --subjects cilium/lb,kube-proxy/nftables`,
 		Args: argCount(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			paths, err := upstream.Cilium(cmd.Context(), upstream.Options{Progress: func(text string) { fmt.Fprintln(s.err, text) }})
+			paths, err := upstream.Cilium(cmd.Context(), o)
 			if err == nil {
 				fmt.Fprintln(s.out, paths.Control, upstream.CiliumVersion)
 				fmt.Fprintln(s.out, paths.Sockets, upstream.CiliumVersion)
@@ -58,25 +79,51 @@ need clang. The result is kept in the user's cache folder, as with synclab kube-
 			return err
 		},
 	}
+	registerCached(cmd, &o.CachedOnly)
+	return cmd
 }
 
 func newKernel(s streams) *cobra.Command {
+	o := upstream.LinuxOptions{Progress: s.progress}
 	cmd := &cobra.Command{
-		Use:   "kernel",
-		Short: "Build Linux kernels that run as ordinary processes, to measure on",
-		Long: `Kernel builds Linux kernels for User-mode Linux: a kernel that is an ordinary process,
-without virtualization and without root. With --kernel, other commands run each
-repetition on such a kernel.
+		Use:   "kernel VERSION | --source DIR",
+		Short: "Build a Linux kernel that runs as an ordinary process, to measure on",
+		Long: `Kernel builds a Linux kernel for User-mode Linux: a kernel that is an ordinary process,
+without virtualization and without root. It prints its path and release. With --kernel,
+other commands run each repetition on such a kernel.
 
 The source is Debian's package linux-source-VERSION, or --source. A build takes some
-minutes. It needs gcc, make, flex, bison and bc, and 2 GB in the user's cache folder.`,
-		Example: `  synclab kernel list
-  synclab kernel build 6.12
+minutes. It needs gcc, make, flex, bison and bc, and 2 GB in the user's cache folder. A
+kernel that is built already is not built again, but with --source.`,
+		Example: `  synclab build kernel 6.12
+  synclab build kernel --source ~/linux-6.18.tar.xz
+  synclab build kernel 6.12 --cached       # where it is, if it is built
+  synclab build kernel list
   synclab compare cold-start --kernel host,6.12`,
-		Args: argCount(0, 0, ""),
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args: argCount(0, 1, "a version"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case len(args) == 0 && o.Source == "":
+				return badUsage(cmd, "missing argument: a version such as 6.12, or --source")
+			case len(args) > 0 && o.Source != "":
+				return badUsage(cmd, "a version and --source exclude each other: the source has a version")
+			case len(args) > 0:
+				o.Version = args[0]
+			}
+			path, release, err := upstream.Linux(cmd.Context(), o)
+			if err == nil {
+				fmt.Fprintln(s.out, path, release)
+			}
+			return err
+		},
 	}
-	cmd.AddCommand(newKernelList(s), newKernelBuild(s), newKernelPath(s), newKernelLoops(s), newLoopsWorker(s))
+	cmd.Flags().StringVar(&o.Source, "source", "", "`folder` or tarball with the source of Linux")
+	if err := cmd.MarkFlagFilename("source"); err != nil {
+		panic(err)
+	}
+	registerCached(cmd, &o.CachedOnly)
+	cmd.MarkFlagsMutuallyExclusive("source", "cached")
+	cmd.AddCommand(newKernelList(s), newKernelLoops(s))
 	return cmd
 }
 
@@ -86,7 +133,7 @@ func newKernelList(s streams) *cobra.Command {
 		Short: "List the kernels that are built, and the versions that can be",
 		Long: `List prints the kernels that are built, with their paths, and the versions whose
 source this machine's package lists have.`,
-		Example: "  synclab kernel list",
+		Example: "  synclab build kernel list",
 		Args:    argCount(0, 0, ""),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			built, err := upstream.Kernels("")
@@ -105,51 +152,9 @@ source this machine's package lists have.`,
 				if slices.ContainsFunc(built, func(k upstream.BuiltKernel) bool { return upstream.LinuxSeries(k.Version) == version }) {
 					continue
 				}
-				rows = append(rows, []string{version, "synclab kernel build " + version, ""})
+				rows = append(rows, []string{version, "synclab build kernel " + version, ""})
 			}
 			return terminal.Columns(s.out, rows...)
-		},
-	}
-}
-
-func newKernelBuild(s streams) *cobra.Command {
-	o := upstream.LinuxOptions{Progress: func(text string) { fmt.Fprintln(s.err, text) }}
-	cmd := &cobra.Command{
-		Use:   "build VERSION | --source DIR",
-		Short: "Build a kernel if necessary, and print its path",
-		Long: `Build builds a kernel and prints its path and release. A kernel that is built already
-is not built again, but with --source.`,
-		Example: `  synclab kernel build 6.12
-  synclab kernel build --source ~/linux-6.18.tar.xz`,
-		Args: argCount(0, 1, "a version"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			switch {
-			case len(args) == 0 && o.Source == "":
-				return badUsage(cmd, "missing argument: a version such as 6.12, or --source")
-			case len(args) > 0 && o.Source != "":
-				return badUsage(cmd, "a version and --source exclude each other: the source has a version")
-			case len(args) > 0:
-				o.Version = args[0]
-			}
-			return printKernel(cmd, s, o)
-		},
-	}
-	cmd.Flags().StringVar(&o.Source, "source", "", "`folder` or tarball with the source of Linux")
-	if err := cmd.MarkFlagFilename("source"); err != nil {
-		panic(err)
-	}
-	return cmd
-}
-
-func newKernelPath(s streams) *cobra.Command {
-	return &cobra.Command{
-		Use:     "path VERSION",
-		Short:   "Print the path of a kernel that is built",
-		Long:    "Path prints the path and release of a kernel that is built. It builds nothing.",
-		Example: "  synclab kernel path 6.12",
-		Args:    argCount(1, 1, "a version"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return printKernel(cmd, s, upstream.LinuxOptions{Version: args[0], CachedOnly: true})
 		},
 	}
 }
@@ -162,7 +167,7 @@ func newKernelLoops(s streams) *cobra.Command {
 		Long: `Loops times small pieces of work on the machine's own kernel and on each kernel in turn,
 and prints their ratios with 95 % intervals over the rounds. Work that costs the same on
 both can be compared between them. Other work cannot.`,
-		Example: "  synclab kernel loops 6.12\n  synclab kernel loops 6.1 6.12 --reps 10",
+		Example: "  synclab build kernel loops 6.12\n  synclab build kernel loops 6.1 6.12 --reps 10",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if reps < 1 || reps > 100 {
@@ -176,13 +181,13 @@ both can be compared between them. Other work cannot.`,
 				if version == raw.HostKernel {
 					continue
 				}
-				path, _, err := upstream.Linux(cmd.Context(), upstream.LinuxOptions{Version: version, Progress: func(text string) { fmt.Fprintln(s.err, text) }})
+				path, _, err := upstream.Linux(cmd.Context(), upstream.LinuxOptions{Version: version, Progress: s.progress})
 				if err != nil {
 					return err
 				}
 				subjects = append(subjects, machine.LoopKernel{Name: version, Path: path})
 			}
-			times, err := machine.TimeLoops(cmd.Context(), subjects, reps, s.err, "kernel", loopsWorker)
+			times, err := machine.TimeLoops(cmd.Context(), subjects, reps, s.err, loopsWorker)
 			if err != nil {
 				return err
 			}
@@ -191,30 +196,6 @@ both can be compared between them. Other work cannot.`,
 	}
 	cmd.Flags().IntVar(&reps, "reps", reps, "`number` of rounds")
 	return cmd
-}
-
-const loopsWorker = "loops-worker"
-
-// newLoopsWorker is the command that kernel loops runs in a namespace.
-func newLoopsWorker(s streams) *cobra.Command {
-	return &cobra.Command{
-		Use: loopsWorker, Short: "Time loops in a namespace", Hidden: true, Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			loops, err := machine.MeasureLoops(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return json.NewEncoder(s.out).Encode(loops)
-		},
-	}
-}
-
-func printKernel(cmd *cobra.Command, s streams, o upstream.LinuxOptions) error {
-	path, release, err := upstream.Linux(cmd.Context(), o)
-	if err == nil {
-		fmt.Fprintln(s.out, path, release)
-	}
-	return err
 }
 
 // checkKernels requires kernels that can exist, each once.

@@ -26,9 +26,6 @@ import (
 	"synclab/sim"
 )
 
-// rulesWorker is the hidden command that compares rules in a namespace.
-const rulesWorker = "rules-worker"
-
 // conformFlags are the flags of `synclab conform`.
 type conformFlags struct {
 	scenario  scenarioFlags
@@ -270,7 +267,7 @@ func (f *conformFlags) kernel(cmd *cobra.Command, names []string, s streams) (st
 	if len(names) == 0 || names[0] == raw.HostKernel {
 		return "", nil
 	}
-	path, _, err := upstream.Linux(cmd.Context(), upstream.LinuxOptions{Version: names[0], Progress: func(text string) { fmt.Fprintln(s.err, text) }})
+	path, _, err := upstream.Linux(cmd.Context(), upstream.LinuxOptions{Version: names[0], Progress: s.progress})
 	return path, err
 }
 
@@ -328,7 +325,7 @@ func (f *conformFlags) byRules(cmd *cobra.Command, args []string, s streams) err
 	ctx := cmd.Context()
 	if q.First.KubeProxy || q.Second.KubeProxy {
 		build := f.subjects.kubeProxy
-		build.Progress = func(line string) { fmt.Fprintln(s.err, line) }
+		build.Progress = s.progress
 		var version string
 		if q.KubeProxy, version, err = upstream.KubeProxy(ctx, build); err != nil {
 			return ofComparison(err)
@@ -442,15 +439,4 @@ func explained(entries map[string]int) string {
 		sum += entries[name]
 	}
 	return fmt.Sprintf(", %s explained (%s; see docs/differences.md)", doc.Grouped(int64(sum)), strings.Join(each, ", "))
-}
-
-// newRulesWorker is the command that conform runs in a namespace.
-func newRulesWorker(s streams) *cobra.Command {
-	return &cobra.Command{
-		Use:    rulesWorker,
-		Short:  "Compare rules, as requested on stdin, in the namespace of a comparison",
-		Hidden: true,
-		Args:   cobra.NoArgs,
-		RunE:   func(cmd *cobra.Command, _ []string) error { return conform.Work(cmd.Context(), s.in, s.out) },
-	}
 }

@@ -87,7 +87,7 @@ func measureShown(ctx context.Context, s streams, o runOptions, also func(bench.
 	}
 	options := bench.ExecuteOptions{
 		Scenario: o.scenario, Objects: o.objects, Live: o.live, Subjects: o.subjects, Reps: o.reps, Out: o.out, Force: o.force,
-		ProxyConfig: o.config, Command: commandLine(os.Args), WorkerArgs: []string{"worker"}, ProxyArgs: []string{"proxy"},
+		ProxyConfig: o.config, Command: commandLine(os.Args), WorkerArgs: []string{worker}, ProxyArgs: []string{"proxy"},
 		Progress: func(p bench.Progress) { show(p); also(p) }, Stderr: s.err, Feed: o.feed, KubeProxy: o.kubeProxy, ExecConfig: o.execConfig, ExecEnv: o.execEnv, MaxMemory: o.maxMemory, Kernels: o.kernels,
 		Shard: o.shard, Shards: o.shards, Profile: o.profile,
 	}

@@ -112,7 +112,7 @@ func writeReproducer(ctx context.Context, s streams, dir, out, subject string, b
 	}
 	shrinking, cancel := context.WithTimeout(ctx, budget)
 	defer cancel()
-	small, err := c.Shrink(shrinking, out, func(text string) { fmt.Fprintln(s.err, text) })
+	small, err := c.Shrink(shrinking, out, s.progress)
 	switch {
 	case err != nil:
 		return fmt.Errorf("the whole input is in %s; making it smaller failed: %w", out, err)

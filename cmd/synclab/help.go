@@ -21,7 +21,7 @@ var commandGroups = []struct {
 	{"Measure:", []string{"run", "compare", "conform", "soak"}},
 	{"Your cluster:", []string{"capture", "plan", "migrate"}},
 	{"Read:", []string{"report", "explain", "diff", "history"}},
-	{"Tools:", []string{"rules", "serve", "scenarios", "kernel", "kube-proxy", "cilium", "doctor", "version", "completion", "help"}},
+	{"Tools:", []string{"rules", "serve", "scenarios", "build", "doctor", "version", "completion", "help"}},
 }
 
 // helpAll is the flag that shows all flags. It stands for --help.

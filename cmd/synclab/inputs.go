@@ -262,15 +262,19 @@ func (f *subjectFlags) registerPrograms(cmd *cobra.Command, usual string) {
 	flags.StringSliceVar(&f.names, "subjects", nil, "`list` of subjects, separated by commas; kube-proxy@VERSION/… is another version of kube-proxy, synclab@REVISION/… of Synclab, and PROXIER@src:NAME=DIR/… a checkout; exec:NAME=COMMAND… is any other proxier; suffixes change settings: "+suffixWords()+" (default: "+usual+")")
 	flags.StringVar(&f.kubeProxy.Path, "kube-proxy", "", "`binary` to run as kube-proxy (default: built from its Go module, on first use)")
 	flags.StringVar(&f.kubeProxy.Source, "kube-proxy-src", "", "`folder` with a checkout of Kubernetes to build kube-proxy from; beside it, kube-proxy@VERSION/… is a release")
-	flags.StringVar(&f.kubeProxy.Version, "kube-proxy-version", "", "`version` of kube-proxy to build (default: "+upstream.Pinned+")")
-	flags.StringSliceVar(&f.kernels, "kernel", nil, "`list` of kernels to measure on: host, or versions of Linux that run as User-mode Linux, such as 6.12; see 'synclab kernel' (default: host)")
+	registerKubeProxyVersion(cmd, &f.kubeProxy.Version)
+	flags.StringSliceVar(&f.kernels, "kernel", nil, "`list` of kernels to measure on: host, or versions of Linux that run as User-mode Linux, such as 6.12; see 'synclab build kernel' (default: host)")
 	flags.StringVar(&f.tools, "tools", "", "`folder` that is the root of another system, such as an unpacked image: its iptables, nft and ipset are used, with its libraries, e.g. --tools ./bookworm (default: this machine's)")
 	if err := errors.Join(cmd.MarkFlagDirname("tools"), cmd.RegisterFlagCompletionFunc("kernel", completeKernels), cmd.RegisterFlagCompletionFunc("subjects", completeSubjects), cmd.MarkFlagFilename("kube-proxy"), cmd.MarkFlagDirname("kube-proxy-src")); err != nil {
 		panic(err)
 	}
-	terminal.Complete(cmd, "kube-proxy-version")
 	cmd.MarkFlagsMutuallyExclusive("kube-proxy", "kube-proxy-src", "kube-proxy-version")
 	moreFlags(cmd, "kube-proxy", "kube-proxy-src", "kube-proxy-version", "tools")
+}
+
+func registerKubeProxyVersion(cmd *cobra.Command, version *string) {
+	cmd.Flags().StringVar(version, "kube-proxy-version", "", "`version` of kube-proxy to build (default: "+upstream.Pinned+")")
+	terminal.Complete(cmd, "kube-proxy-version")
 }
 
 // register adds the flags of measurements, too.

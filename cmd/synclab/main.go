@@ -15,7 +15,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"synclab/bench"
+	"synclab/bench/lab/machine"
 	"synclab/bench/lab/netns"
+	"synclab/bench/verify/conform"
 	"synclab/cmd/synclab/terminal"
 )
 
@@ -53,6 +55,9 @@ type streams struct {
 	out io.Writer
 	err io.Writer
 }
+
+// progress prints a line of progress.
+func (s streams) progress(line string) { fmt.Fprintln(s.err, line) }
 
 // run is the whole program without the process. args are without the program's name.
 func run(ctx context.Context, s streams, args []string) error { return runAs(ctx, s, false, args) }
@@ -186,19 +191,15 @@ never changes the firewall of the machine.`,
 		SilenceUsage:  true, // exitStatus prints errors, and refers to --help
 		SilenceErrors: true,
 		Args:          cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return cmd.Help()
-			}
-			return unknownCommand(cmd, args[0])
-		},
+		RunE:          helpOfCommands,
 	}
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newRun(s), newMigrate(s), newCompare(s), newConform(s), newKubeProxy(s), newCilium(s), newKernel(s), newReport(s), newExplain(s), newDiff(s), newHistory(s), newRules(s), newServe(s), newScenarios(s), newDoctor(s), newVersion(s), newWorker(s), newRulesWorker(s), newProxy(s), newCapture(s), newSoak(s))
+	root.AddCommand(newRun(s), newMigrate(s), newCompare(s), newConform(s), newBuild(s), newReport(s), newExplain(s), newDiff(s), newHistory(s), newRules(s), newServe(s), newScenarios(s), newDoctor(s), newVersion(s), newProxy(s), newCapture(s), newSoak(s))
 	root.AddCommand(newPlan(s))
+	root.AddCommand(newWorkers(s)...)
 	addCompletion(root)
 	addHelp(root)
 	root.Flags().Bool("version", false, "print what this binary was built from")
@@ -251,10 +252,24 @@ func flagError(cmd *cobra.Command, err error) error {
 	return badUsage(cmd, "%w", err)
 }
 
+// helpOfCommands runs a command that only has subcommands.
+func helpOfCommands(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return unknownCommand(cmd, args[0])
+	}
+	return cmd.Help()
+}
+
 // unknownCommand returns the error for a word that is no subcommand of cmd.
 func unknownCommand(cmd *cobra.Command, word string) error {
 	cmd.SuggestionsMinimumDistance = 2 // letters that may differ
-	return badUsage(cmd, "unknown command %q%s", word, didYouMean(cmd.SuggestionsFor(word)))
+	near := cmd.SuggestionsFor(word)
+	for _, group := range cmd.Commands() {
+		if slices.ContainsFunc(group.Commands(), func(c *cobra.Command) bool { return c.Name() == word && !c.Hidden }) {
+			near = append(near, group.Name()+" "+word)
+		}
+	}
+	return badUsage(cmd, "unknown command %q%s", word, didYouMean(near))
 }
 
 // didYouMean is the end of an error about a word that is like others.
@@ -298,15 +313,25 @@ func argCount(least, most int, what string) cobra.PositionalArgs {
 	}
 }
 
-// newWorker makes the hidden command that `synclab run` starts in a namespace.
-func newWorker(s streams) *cobra.Command {
-	return &cobra.Command{
-		Use:    "worker",
-		Short:  "Run one repetition, read from stdin, in the namespace of a run",
-		Hidden: true,
-		Args:   cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return bench.Work(cmd.Context(), s.in, s.out)
-		},
+// The hidden commands that other commands start in a namespace.
+const (
+	worker      = "worker"
+	rulesWorker = "rules-worker"
+	loopsWorker = "loops-worker"
+)
+
+// newWorkers makes the hidden commands.
+func newWorkers(s streams) (workers []*cobra.Command) {
+	for _, w := range []struct {
+		name, short string
+		work        func(context.Context) error
+	}{
+		{worker, "Run one repetition, read from stdin, in the namespace of a run", func(ctx context.Context) error { return bench.Work(ctx, s.in, s.out) }},
+		{rulesWorker, "Compare rules, as requested on stdin, in the namespace of a comparison", func(ctx context.Context) error { return conform.Work(ctx, s.in, s.out) }},
+		{loopsWorker, "Time loops in a namespace", func(ctx context.Context) error { return machine.WriteLoops(ctx, s.out) }},
+	} {
+		workers = append(workers, &cobra.Command{Use: w.name, Short: w.short, Hidden: true, Args: cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error { return w.work(cmd.Context()) }})
 	}
+	return workers
 }

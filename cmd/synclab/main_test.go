@@ -111,6 +111,10 @@ func TestUsageErrors(t *testing.T) {
 	}{
 		{"unknown command", []string{"rnu"}, []string{`unknown command "rnu"; did you mean run?`, "'synclab --help'"}},
 		{"unknown subcommand", []string{"scenarios", "lst"}, []string{`unknown command "lst"; did you mean list?`}},
+		{"a group's command", []string{"kernel", "list"}, []string{`unknown command "kernel"; did you mean build kernel?`}},
+		{"unknown program", []string{"build", "kubeproxy"}, []string{`unknown command "kubeproxy"; did you mean kube-proxy?`, "'synclab build --help'"}},
+		{"a program without a version", []string{"build", "kernel"}, []string{"missing argument: a version such as 6.12, or --source"}},
+		{"source that is built", []string{"build", "kernel", "--source", "x", "--cached"}, []string{"--cached and --source exclude each other"}},
 		{"unknown flag", []string{"run", "--service", "1"}, []string{"unknown flag: --service; did you mean --services?", "'synclab run --help'"}},
 		{"misspelt flag", []string{"plan", "--chrun", "1"}, []string{"unknown flag: --chrun; did you mean --churn?"}},
 		{"no such flag", []string{"run", "--zzzzzzz"}, []string{"unknown flag: --zzzzzzz\n"}},

@@ -382,7 +382,7 @@ func (f *planFlags) buildKubeProxy(ctx context.Context, s streams, p *planRun) e
 		return nil
 	}
 	o := f.subjects.kubeProxy
-	o.Progress = func(text string) { fmt.Fprintln(s.err, text) }
+	o.Progress = s.progress
 	_, _, err := upstream.KubeProxy(ctx, o)
 	if err == nil || len(f.subjects.names) > 0 || ctx.Err() != nil || f.today != "" && needs(f.today) {
 		return err
@@ -410,7 +410,7 @@ func (f *planFlags) measure(ctx context.Context, s streams, p *planRun) (string,
 	o := bench.PlanOptions{
 		Run: bench.ExecuteOptions{
 			Subjects: p.subjects, KubeProxy: f.subjects.kubeProxy, ExecConfig: p.run.execConfig, ExecEnv: p.run.execEnv, ProxyConfig: p.config, Out: f.out, Force: f.force,
-			Command: commandLine(os.Args), WorkerArgs: []string{"worker"}, ProxyArgs: []string{"proxy"}, Progress: shown.Show, Stderr: s.err, Profile: f.profile,
+			Command: commandLine(os.Args), WorkerArgs: []string{worker}, ProxyArgs: []string{"proxy"}, Progress: shown.Show, Stderr: s.err, Profile: f.profile,
 		},
 		Search: search.Options{Asked: asked, Least: min(smallestPlanned, asked), Most: mostAsked(q), Precision: p.precision, Agreeing: 3},
 		Budget: f.budget, Cluster: p.input.cell, Judge: plan.Judge(q), Alike: plan.Alike(q),

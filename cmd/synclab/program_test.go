@@ -234,7 +234,7 @@ func TestCiliumCarriesPackets(t *testing.T) {
 		t.Skip(err)
 	}
 	if _, err := upstream.Cilium(t.Context(), upstream.Options{CachedOnly: true}); errors.Is(err, upstream.ErrNotBuilt) {
-		t.Skip("no Cilium here; 'synclab cilium' builds it")
+		t.Skip("no Cilium here; 'synclab build cilium' builds it")
 	}
 	parent, err := cgroup.Own()
 	if err != nil {

@@ -226,7 +226,6 @@ func (f *runFlags) repetitions(cmd *cobra.Command) error {
 
 func newRun(s streams) *cobra.Command {
 	var flags runFlags
-	var beside bool
 	cmd := &cobra.Command{
 		Use:   "run [SCENARIO | FILE.yaml]",
 		Short: "Run a scenario and write its report",
@@ -265,12 +264,11 @@ makes one report of them.`,
 			if err != nil {
 				return err
 			}
-			usualSubject(cmd, &o, beside)
+			usualSubject(cmd, &o)
 			return execute(cmd.Context(), s, o)
 		},
 	}
 	flags.register(cmd, "synclab/iptables-legacy where there is one", "")
-	cmd.Flags().BoolVar(&beside, "beside", false, "without --subjects: measure kube-proxy in the same mode beside it, if it is built")
 	return cmd
 }
 
@@ -326,7 +324,7 @@ docs/migrate.md has the exact rules. With -f the Services are yours.`,
 }
 
 // usualSubject sets the default subjects of a run, and prints a line if they differ from the usual ones.
-func usualSubject(cmd *cobra.Command, o *runOptions, beside bool) {
+func usualSubject(cmd *cobra.Command, o *runOptions) {
 	if len(o.subjects) > 0 {
 		return
 	}
@@ -334,15 +332,6 @@ func usualSubject(cmd *cobra.Command, o *runOptions, beside bool) {
 	usual := subject.All()[0].Name
 	if _, lacking := subject.WithTools([]string{usual}); lacking != "" {
 		fmt.Fprintf(cmd.ErrOrStderr(), "left out: %s; measuring instead: %s\n", lacking, strings.Join(o.subjects, ", "))
-	}
-	if !beside {
-		return
-	}
-	if other := subject.Named(o.subjects[0]).Baseline(); upstream.IsBuilt(cmd.Context(), o.kubeProxy) {
-		o.subjects = append(o.subjects, other)
-		fmt.Fprintf(cmd.ErrOrStderr(), "beside it: %s; --subjects or SUBJECTS chooses others\n", other)
-	} else {
-		fmt.Fprintf(cmd.ErrOrStderr(), "without kube-proxy beside it, which is not built: 'synclab kube-proxy' builds it in some minutes\n")
 	}
 }
 

@@ -113,11 +113,11 @@ func (f *soakFlags) run(cmd *cobra.Command, s streams) error {
 		Seed: f.seed, Time: f.budget, Seeds: f.seeds, Subjects: o.subjects,
 		Random: random,
 		Run: soak.Execute(bench.ExecuteOptions{
-			ProxyConfig: nil, WorkerArgs: []string{"worker"}, ProxyArgs: []string{"proxy"}, Stderr: s.err,
+			ProxyConfig: nil, WorkerArgs: []string{worker}, ProxyArgs: []string{"proxy"}, Stderr: s.err,
 			KubeProxy: o.kubeProxy, ExecConfig: o.execConfig, ExecEnv: o.execEnv, MaxMemory: o.maxMemory, Kernels: o.kernels,
 		}, flagWords(cmd, ofRuns)),
 		Dir: f.out, KeepGoing: f.keepGoing, Minimize: f.minimize, Tries: f.tries, Flags: flagWords(cmd, ofScenarios), Where: flagWords(cmd, ofRuns),
-		Tell: func(line string) { fmt.Fprintln(s.err, line) },
+		Tell: s.progress,
 	})
 	if err != nil {
 		return err

@@ -197,9 +197,9 @@ func examineKubeProxy(ctx context.Context, o upstream.Options) Check {
 	path, version, err := upstream.KubeProxy(ctx, o)
 	switch {
 	case errors.Is(err, upstream.ErrNotBuilt):
-		c.Status, c.Detail, c.Remedy = Absent, "not built yet: the first use builds it, with Go and the network, in some minutes", "synclab kube-proxy builds it now"
+		c.Status, c.Detail, c.Remedy = Absent, "not built yet: the first use builds it, with Go and the network, in some minutes", "synclab build kube-proxy builds it now"
 	case err != nil:
-		c.Status, c.Detail, c.Remedy = Warn, err.Error(), "remove that file and run synclab kube-proxy to build it again"
+		c.Status, c.Detail, c.Remedy = Warn, err.Error(), "remove that file and run synclab build kube-proxy to build it again"
 	default:
 		c.Detail = version + ", " + path
 	}

@@ -15,7 +15,7 @@ import (
 func TestExamineKubeProxy(t *testing.T) {
 	cache := t.TempDir()
 	o := upstream.Options{Cache: cache, CachedOnly: true}
-	if c := examineKubeProxy(t.Context(), o); c.Status != Absent || !strings.Contains(c.Remedy, "synclab kube-proxy") {
+	if c := examineKubeProxy(t.Context(), o); c.Status != Absent || !strings.Contains(c.Remedy, "synclab build kube-proxy") {
 		t.Errorf("not built: %+v", c)
 	}
 	path := filepath.Join(cache, fmt.Sprintf("kube-proxy-%s-go1.20-%s", upstream.Pinned, runtime.GOARCH))

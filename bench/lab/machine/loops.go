@@ -186,8 +186,17 @@ func elementsText() []byte {
 // LoopKernel is a kernel to time: the machine's own if Path is empty, else a kernel for User-mode Linux.
 type LoopKernel struct{ Name, Path string }
 
-// TimeLoops runs the worker named by args, which calls MeasureLoops and prints the result, on each kernel in turn, in so
-// many rounds. It returns the loops by kernel and round.
+// WriteLoops is the work of TimeLoops' worker: it writes what MeasureLoops returns.
+func WriteLoops(ctx context.Context, w io.Writer) error {
+	loops, err := MeasureLoops(ctx)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(w).Encode(loops)
+}
+
+// TimeLoops runs the worker named by args, which calls WriteLoops, on each kernel in turn, in so many rounds. It returns the
+// loops by kernel and round.
 func TimeLoops(ctx context.Context, kernels []LoopKernel, rounds int, progress io.Writer, args ...string) ([][][]Loop, error) {
 	out := make([][][]Loop, len(kernels))
 	for round := range rounds {

@@ -43,15 +43,6 @@ func KubeProxy(ctx context.Context, opts Options) (path, version string, err err
 	return Command(ctx, "kube-proxy", opts)
 }
 
-// IsBuilt reports whether KubeProxy has a kube-proxy at once.
-func IsBuilt(ctx context.Context, opts Options) bool {
-	if opts.CachedOnly = true; opts.Source != "" {
-		return false // a checkout is built each time
-	}
-	_, _, err := KubeProxy(ctx, opts)
-	return err == nil
-}
-
 // Command is KubeProxy for any command of k8s.io/kubernetes/cmd: kubectl, kube-apiserver.
 func Command(ctx context.Context, name string, opts Options) (path, version string, err error) {
 	switch {

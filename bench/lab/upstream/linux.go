@@ -97,7 +97,7 @@ func linux(ctx context.Context, o LinuxOptions) (string, error) {
 		return path, nil
 	}
 	if o.CachedOnly {
-		return "", fmt.Errorf("%w: synclab kernel build %s", ErrNotBuilt, o.Version)
+		return "", fmt.Errorf("%w: synclab build kernel %s builds it", ErrNotBuilt, o.Version)
 	}
 	return o.fromPackage(ctx, cache)
 }

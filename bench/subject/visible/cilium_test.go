@@ -26,7 +26,7 @@ func (p *play) cilium() *os.Process {
 	paths, err := upstream.Cilium(t.Context(), upstream.Options{CachedOnly: true})
 	switch {
 	case errors.Is(err, upstream.ErrNotBuilt):
-		t.Skip("no cilium-lb here; 'synclab cilium' builds it")
+		t.Skip("no cilium-lb here; 'synclab build cilium' builds it")
 	case err != nil:
 		t.Fatal(err)
 	}
