@@ -117,10 +117,7 @@ kernel that is built already is not built again, but with --source.`,
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&o.Source, "source", "", "`folder` or tarball with the source of Linux")
-	if err := cmd.MarkFlagFilename("source"); err != nil {
-		panic(err)
-	}
+	cmd.Flags().StringVar(&o.Source, "source", "", "`file` or folder with the source of Linux")
 	registerCached(cmd, &o.CachedOnly)
 	cmd.MarkFlagsMutuallyExclusive("source", "cached")
 	cmd.AddCommand(newKernelList(s), newKernelLoops(s))

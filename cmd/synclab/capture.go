@@ -81,11 +81,6 @@ every change, with its time. 'synclab plan --churn-from' replays it.`,
 	flags.StringVarP(&o.out, "output", "o", "", "`file` to write, or - for stdout")
 	flags.BoolVar(&o.force, "force", false, "replace the file, and the one with kube-proxy's configuration")
 	flags.DurationVar(&o.length, "for", 0, "`time` to follow the cluster: write a trace, in lines of JSON, instead of a snapshot")
-	if err := errors.Join(cmd.MarkFlagFilename("kubeconfig"), cmd.MarkFlagFilename("output", "yaml", "yml")); err != nil {
-		panic(err)
-	}
-	terminal.Complete(cmd, "context")
-	terminal.Complete(cmd, "for")
 	return cmd
 }
 

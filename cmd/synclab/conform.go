@@ -91,24 +91,19 @@ could not compare: that says nothing about the proxiers.`,
 		panic(err)
 	}
 	flags.BoolVar(&f.verdicts, "verdicts", false, "compare by packets instead of rules")
-	flags.StringVar(&f.out, "out", "", "with --verdicts: `folder` of the run (default: a new one in runs/)")
+	registerOut(cmd, &f.out, "run of --verdicts", "a new one in runs/")
 	flags.IntVar(&f.random, "random", 0, "`number` of random clusters, from --seed on")
 	flags.StringVar(&f.variant, "variant", "", "`iptables` legacy or nft (default: both)")
 	flags.StringVar(&f.family, "family", "", "`family` of random clusters, IPv4 or IPv6 (default: either, or both)")
 	flags.IntVar(&f.workers, "workers", 2, "`number` of concurrent kube-proxies")
 	flags.StringVar(&f.minimize, "minimize", "", "minimize the objects of a difference, and write them to this `file`")
 	flags.StringArrayVar(&f.then, "then", nil, "with -f: `file` or folder of the next state of the objects (repeatable, a state each)")
-	if err := errors.Join(cmd.MarkFlagFilename("minimize", "yaml"), cmd.MarkFlagFilename("then", "yaml", "yml", "json"), cmd.MarkFlagDirname("out")); err != nil {
-		panic(err)
-	}
 	for _, flag := range []string{"random", "variant", "family", "workers", "minimize", "then"} {
 		cmd.MarkFlagsMutuallyExclusive("verdicts", flag)
 	}
 	cmd.MarkFlagsMutuallyExclusive("filename", "random")
 	terminal.Complete(cmd, "variant", variants...)
 	terminal.Complete(cmd, "family", string(corev1.IPv4Protocol), string(corev1.IPv6Protocol))
-	terminal.Complete(cmd, "random")
-	terminal.Complete(cmd, "workers")
 	moreFlags(cmd, "proxy-config", "variant", "family", "workers", "then")
 	return cmd
 }

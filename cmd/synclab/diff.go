@@ -103,11 +103,10 @@ Figures: ` + strings.Join(scenarios.ThresholdFigures(), ", ") + `.`,
 	}
 	format.Register(cmd, terminal.GitHub)
 	thresholds.register(cmd, diff.DefaultThreshold)
-	registerPage(cmd, &page)
+	registerPage(cmd, &page, "comparison")
 	cmd.Flags().StringArrayVar(&earlier, "history", nil, "earlier runs, which show how much runs differ: `DIR|FILE` as for synclab history (repeatable)")
 	for i, flag := range []string{"before", "after"} {
 		cmd.Flags().StringVar(&subjects[i], flag, "", "`subject` of one run (default: of two, the "+[]string{"first", "second"}[i]+")")
-		terminal.Complete(cmd, flag)
 	}
 	cmd.ValidArgsFunction = completeRuns
 	return cmd
@@ -124,16 +123,13 @@ func (f *thresholdFlags) register(cmd *cobra.Command, usual float64) {
 	flags := cmd.Flags()
 	flags.Var(&f.maxSlower, "max-slower", "allowed increase of figures without a threshold: a `share`, such as 5%")
 	flags.StringArrayVar(&f.figures, "threshold", nil, "`FIGURE=SHARE`: allowed increase of one figure, such as full_sync=5%, or off (repeatable)")
-	terminal.Complete(cmd, "max-slower")
-	if err := cmd.RegisterFlagCompletionFunc("threshold", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	terminal.CompleteBy(cmd, "threshold", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		var words []string
 		for _, figure := range append(scenarios.ThresholdFigures(), scenarios.ThresholdAll) {
 			words = append(words, figure+"=")
 		}
 		return words, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
-	}); err != nil {
-		panic(err)
-	}
+	})
 }
 
 // read returns the flags as options.
@@ -192,12 +188,9 @@ func (f *shareFlag) Set(text string) error {
 	return nil
 }
 
-// registerPage adds the flag of commands that also write a page.
-func registerPage(cmd *cobra.Command, page *string) {
-	cmd.Flags().StringVar(page, "page", "", "write the comparison as a page to this `file`, too")
-	if err := cmd.MarkFlagFilename("page", "html"); err != nil {
-		panic(err)
-	}
+// registerPage adds the flag of commands that also write what they print as a page.
+func registerPage(cmd *cobra.Command, page *string, what string) {
+	cmd.Flags().StringVar(page, "page", "", "write the "+what+" as a page to this `file`, too")
 }
 
 func writePage(path string, page func(io.Writer) error) error {
@@ -289,11 +282,8 @@ run's scenario, else --max-slower. With --check the exit status is
 	thresholds.register(cmd, history.DefaultThreshold)
 	flags := cmd.Flags()
 	flags.StringVar(&options.By, "by", history.ByRun, "what a `point` is: "+strings.Join(history.Bys, ", "))
-	flags.StringVar(&page, "page", "", "write the history as a page to this `file`, too")
+	registerPage(cmd, &page, "history")
 	flags.BoolVar(&check, "check", false, "end with status 1 if the newest point shows a new worse level")
-	if err := cmd.MarkFlagFilename("page", "html"); err != nil {
-		panic(err)
-	}
 	terminal.Complete(cmd, "by", history.Bys...)
 	return cmd
 }
@@ -304,8 +294,7 @@ func showHistory(s streams, h *history.History, format terminal.Format, page str
 		return err
 	}
 	if page != "" {
-		var b bytes.Buffer
-		if err := errors.Join(h.Page(&b), outfile.Write(page, b.Bytes(), 0o644)); err != nil {
+		if err := writePage(page, h.Page); err != nil {
 			return err
 		}
 	}

@@ -200,7 +200,6 @@ func (f *runFlags) registerShard(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.shard, "shard", "", "run `part` I/N of N, from 0 to N-1, in a separate folder below --out; a complete part is not run again")
 	flags.BoolVar(&f.o.dryRun, "dry-run", false, "print how many repetitions of cells the run or its shard has, and run nothing")
-	terminal.Complete(cmd, "shard")
 	moreFlags(cmd, "shard", "dry-run")
 }
 

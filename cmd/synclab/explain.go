@@ -76,13 +76,8 @@ The profiles are in the run's folder: go tool pprof -http : RUN/profiles/FILE.`,
 	cmd.Flags().StringVar(&reproducer, "reproducer", "", "write the input of the slowest call of a tool, and a script that repeats it, into a new `folder`")
 	cmd.Flags().StringVar(&subject, "subject", "", "with --reproducer: the `subject` whose slowest call is meant (default: any)")
 	cmd.Flags().DurationVar(&budget, "budget", 2*time.Minute, "with --reproducer: longest `time` to make the input smaller in; 0: not at all")
-	if err := errors.Join(cmd.MarkFlagDirname("reproducer"), cmd.RegisterFlagCompletionFunc("subject", completeSubjects)); err != nil {
-		panic(err)
-	}
-	terminal.Complete(cmd, "budget")
-	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return nil, cobra.ShellCompDirectiveFilterDirs
-	}
+	terminal.CompleteBy(cmd, "subject", completeSubjects)
+	cmd.ValidArgsFunction = completeFolder
 	return cmd
 }
 

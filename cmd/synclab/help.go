@@ -20,7 +20,7 @@ var commandGroups = []struct {
 }{
 	{"Measure:", []string{"run", "compare", "conform", "soak"}},
 	{"Your cluster:", []string{"capture", "plan", "migrate"}},
-	{"Read:", []string{"report", "explain", "diff", "history"}},
+	{"Read:", []string{"report", "index", "explain", "diff", "history"}},
 	{"Tools:", []string{"rules", "serve", "scenarios", "build", "doctor", "version", "completion", "help"}},
 }
 

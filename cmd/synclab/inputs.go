@@ -54,9 +54,6 @@ func (f *scenarioFlags) register(cmd *cobra.Command) {
 	flags.Uint64Var(&f.seed, "seed", 0, "`seed` of the cluster and of its events (default: the scenario's own)")
 	// Not a StringSlice: a value may contain commas.
 	flags.StringArrayVar(&f.sets, "set", nil, "set a field of the scenario: `field=value`, e.g. proxy.minSyncPeriod=2s (repeatable)")
-	for _, flag := range []string{"services", "endpoints", "seed", "set"} {
-		terminal.Complete(cmd, flag)
-	}
 	cmd.ValidArgsFunction = completeScenario
 }
 
@@ -130,9 +127,6 @@ func (f *manifestFlags) register(cmd *cobra.Command) {
 	f.flags = cmd.Flags()
 	f.flags.StringArrayVarP(&f.paths, "filename", "f", nil,
 		"`file` or folder of Kubernetes objects, or - for stdin: dumps of kubectl, support bundles, or plain manifests (repeatable)")
-	if err := cmd.MarkFlagFilename("filename", "yaml", "yml", "json", "gz", "tgz"); err != nil {
-		panic(err)
-	}
 	registerStrict(cmd)
 }
 
@@ -181,9 +175,6 @@ func (f *proxyConfigFlag) register(cmd *cobra.Command) {
 func (f *proxyConfigFlag) registerAs(cmd *cobra.Command, flag, usage string) {
 	f.flags = cmd.Flags()
 	f.flags.StringVar(&f.path, flag, "", usage)
-	if err := cmd.MarkFlagFilename(flag, "yaml", "yml", "json"); err != nil {
-		panic(err)
-	}
 	registerStrict(cmd)
 }
 
@@ -265,16 +256,14 @@ func (f *subjectFlags) registerPrograms(cmd *cobra.Command, usual string) {
 	registerKubeProxyVersion(cmd, &f.kubeProxy.Version)
 	flags.StringSliceVar(&f.kernels, "kernel", nil, "`list` of kernels to measure on: host, or versions of Linux that run as User-mode Linux, such as 6.12; see 'synclab build kernel' (default: host)")
 	flags.StringVar(&f.tools, "tools", "", "`folder` that is the root of another system, such as an unpacked image: its iptables, nft and ipset are used, with its libraries, e.g. --tools ./bookworm (default: this machine's)")
-	if err := errors.Join(cmd.MarkFlagDirname("tools"), cmd.RegisterFlagCompletionFunc("kernel", completeKernels), cmd.RegisterFlagCompletionFunc("subjects", completeSubjects), cmd.MarkFlagFilename("kube-proxy"), cmd.MarkFlagDirname("kube-proxy-src")); err != nil {
-		panic(err)
-	}
+	terminal.CompleteBy(cmd, "kernel", completeKernels)
+	terminal.CompleteBy(cmd, "subjects", completeSubjects)
 	cmd.MarkFlagsMutuallyExclusive("kube-proxy", "kube-proxy-src", "kube-proxy-version")
 	moreFlags(cmd, "kube-proxy", "kube-proxy-src", "kube-proxy-version", "tools")
 }
 
 func registerKubeProxyVersion(cmd *cobra.Command, version *string) {
 	cmd.Flags().StringVar(version, "kube-proxy-version", "", "`version` of kube-proxy to build (default: "+upstream.Pinned+")")
-	terminal.Complete(cmd, "kube-proxy-version")
 }
 
 // register adds the flags of measurements, too.
@@ -286,13 +275,7 @@ func (f *subjectFlags) register(cmd *cobra.Command, usual string) {
 	flags.StringSliceVar(&f.execEnv, "exec-env", nil, "`list` of variables of your environment that exec:NAME=COMMAND gets too (default: only PATH, HOME, TMPDIR, TZ, LANG and a few others)")
 	flags.DurationVar(&f.maxTime, "max-time", 0, "`time` after which a subject that has not converged is stopped (default: the scenario's, 10m)")
 	flags.StringVar(&f.maxMemory, "max-memory", "", "memory `limit` of a subject and its tools, e.g. 2Gi; beyond it the subject is stopped; needs --feed api")
-	if err := cmd.MarkFlagFilename("exec-config"); err != nil {
-		panic(err)
-	}
 	terminal.Complete(cmd, "feed", raw.FeedInformers, raw.FeedAPI)
-	for _, flag := range []string{"exec-env", "max-time", "max-memory"} {
-		terminal.Complete(cmd, flag)
-	}
 	moreFlags(cmd, "feed", "exec-config", "exec-env", "max-time", "max-memory")
 }
 

@@ -112,7 +112,7 @@ func TestInputsAreRegular(t *testing.T) {
 			t.Errorf("%v of 1 TiB: status %d, %s", args, status, stderr)
 		}
 	}
-	if _, _, stderr := invoke(t, "report", "--index", dir); !strings.Contains(stderr, "no run with a report") {
-		t.Errorf("report --index: %s", stderr)
+	if _, _, stderr := invoke(t, "index", dir); !strings.Contains(stderr, "no run with a report") {
+		t.Errorf("index: %s", stderr)
 	}
 }

@@ -31,7 +31,6 @@ import (
 	"synclab/reports/comparison"
 	"synclab/reports/doc"
 	"synclab/reports/plan"
-	"synclab/reports/records"
 )
 
 // planned are the default subjects of a plan, besides the one in use.
@@ -79,18 +78,14 @@ func (f *planFlags) register(cmd *cobra.Command) {
 	flags.BoolVar(&f.fresh, "fresh", false, "measure everything again, without the cells of earlier plans of the same question")
 	flags.BoolVar(&f.profile, "profile", false, "sample all measurements with perf, to say which functions make a subject's time grow; samples cost time themselves")
 	flags.Uint64Var(&f.seed, "seed", 1, "`seed` of the clusters and their changes")
-	flags.StringVar(&f.out, "out", "", "`folder` of the plan and its page (default: a new one in runs/)")
+	registerOut(cmd, &f.out, "plan and its page", "a new one in runs/")
 	flags.BoolVar(&f.force, "force", false, "replace the plan that is in the folder --out")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "read the input, say what would be measured, and measure nothing")
 	flags.BoolVar(&f.noPNG, "no-png", false, "draw SVG only")
 	flags.BoolVar(&f.check, "check", false, "exit with status 1 when the subject in use, with its settings of today, violates an SLO in the cluster grown by --grow (without --grow: in today's cluster)")
 	f.format.Register(cmd)
-	if err := errors.Join(cmd.MarkFlagDirname("out"), cmd.RegisterFlagCompletionFunc("today", completeSubjects), cmd.RegisterFlagCompletionFunc("grow", completeGrowth)); err != nil {
-		panic(err)
-	}
-	for _, flag := range []string{"min-sync-period", "budget", "precision", "seed"} {
-		terminal.Complete(cmd, flag)
-	}
+	terminal.CompleteBy(cmd, "today", completeSubjects)
+	terminal.CompleteBy(cmd, "grow", completeGrowth)
 	moreFlags(cmd, "proxy-config", "cpu", "memory", "first-sync", "min-sync-period", "precision", "seed", "force", "fresh", "dry-run", "no-png", "profile", "extrapolate", "set", "today")
 }
 
@@ -490,10 +485,8 @@ func planReport(s streams, dir, out string, format terminal.Format, options repo
 	if err := a.Explain(dir); err != nil {
 		fmt.Fprintln(s.err, err)
 	}
-	if out == "" {
-		if out, err = records.OutFolder([]string{dir}); err != nil {
-			return badInput(err)
-		}
+	if out, err = outFolder(out, []string{dir}); err != nil {
+		return err
 	}
 	if err := a.Build(out, !options.NoPNG); err != nil {
 		return fmt.Errorf("%s: %w", out, err)
@@ -547,9 +540,6 @@ func (f *sloFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.cpu, "cpu", planning.PlainNumber(comparison.PlanSLOs.CPU), "SLO: mean `CPUs` of the proxier and its tools, e.g. 0.5 or 500m; 0: no SLO")
 	flags.StringVar(&f.memory, "memory", resource.NewQuantity(int64(comparison.PlanSLOs.Memory), resource.BinarySI).String(), "SLO: peak memory `size` of the proxier and its largest tool together; 0: no SLO")
 	flags.DurationVar(&f.firstSync, "first-sync", comparison.Duration(comparison.PlanSLOs.Start), "SLO: longest time from the start of a proxier on empty tables until every Service is visible; a `time`, 0: no SLO")
-	for _, flag := range sloNames {
-		terminal.Complete(cmd, flag)
-	}
 }
 
 // leastMemory is the smallest plausible SLO for memory, in bytes: every program in Go needs more.

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -18,7 +17,6 @@ import (
 	"synclab/bench/lab/machine"
 	"synclab/bench/lab/upstream"
 	"synclab/cmd/synclab/planning"
-	"synclab/cmd/synclab/terminal"
 	"synclab/reports/doc"
 	"synclab/reports/plan"
 	"synclab/scenarios"
@@ -67,12 +65,6 @@ func (f *planCluster) register(cmd *cobra.Command) {
 	flags.StringVar(&f.cluster.kubeconfig, "kubeconfig", "", "`file` of a real cluster whose objects are listed once, read-only")
 	f.cluster.registerExec(flags)
 	flags.StringVar(&f.cluster.context, "context", "", "`context` of that file (default: its current one)")
-	if err := errors.Join(cmd.MarkFlagFilename("kubeconfig"), cmd.MarkFlagFilename("churn-from", "jsonl"), cmd.MarkFlagFilename("earlier", "yaml", "yml", "json")); err != nil {
-		panic(err)
-	}
-	for _, flag := range []string{"services", "endpoints", "set", "nodes", "churn", "earlier-age", "service-churn", "churn-amplitude", "rollouts", "node-losses", "context"} {
-		terminal.Complete(cmd, flag)
-	}
 	cmd.MarkFlagsMutuallyExclusive("churn", "churn-from", "earlier")
 	cmd.MarkFlagsMutuallyExclusive("filename", "kubeconfig")
 	moreFlags(cmd, "churn-from", "earlier", "earlier-age", "service-churn", "churn-amplitude", "rollouts", "node-losses", "context", "allow-exec-plugins")

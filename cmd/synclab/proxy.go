@@ -123,12 +123,8 @@ Layout classic is kube-proxy's, tree finds a Service by its address's prefixes.`
 	flags.StringSliceVar(&families, "families", nil, "`list` of IP families (default: those that this machine has)")
 	flags.StringVar(&o.syncLog, "sync-log", "", "append a line of JSON for each sync to `file`; /dev/fd/N is an open file descriptor")
 	flags.StringVar(&o.endpoints, "endpoint-log", "", "append a line of JSON to `file` for each change of a Service port's endpoints (backend userspace: the kernel does not know them)")
-	if err := cmd.MarkFlagFilename("kubeconfig"); err != nil {
-		panic(err)
-	}
 	terminal.Complete(cmd, "policy", policies...)
 	terminal.Complete(cmd, "families", append(familyNames, strings.Join(familyNames, ","))...)
-	terminal.Complete(cmd, "burst")
 	return cmd
 }
 

@@ -52,7 +52,6 @@ sizes, with 95 % intervals from six results on.`,
   synclab report runs/before runs/after --out runs/comparison
   synclab report sweep/shard-*
   synclab report runs/sweep --full-sync 500ms --first-packet-p99 50us
-  synclab report --index runs/                     # a front page of all runs: runs/index.html
   synclab report runs/before -o json
   synclab report runs/before -o openmetrics        # for Prometheus; -o perfdash for PerfDash
   synclab report runs/plan-1                       # the page of a plan
@@ -69,7 +68,6 @@ type reportFlags struct {
 	format    terminal.Format
 	out       string
 	bench     string
-	index     string
 	fullSync  time.Duration
 	npl       time.Duration
 	packetP99 time.Duration
@@ -79,8 +77,7 @@ type reportFlags struct {
 func (f *reportFlags) register(cmd *cobra.Command) {
 	f.format.Register(cmd, slices.Sorted(maps.Keys(exports))...)
 	flags := cmd.Flags()
-	flags.StringVar(&f.out, "out", "", "`folder` of the report (default: the first run's, if it is yours)")
-	flags.StringVar(&f.index, "index", "", "make a front page of all runs in this `folder`, with their verdicts")
+	registerOut(cmd, &f.out, "report", "the first run's, if it is yours")
 	flags.StringVar(&f.bench, "bench", "", "`file` with the output of go test -bench, or - for stdin: print growth exponents")
 	flags.BoolVar(&f.noPNG, "no-png", false, "draw SVG only")
 	for _, slo := range []struct {
@@ -94,13 +91,8 @@ func (f *reportFlags) register(cmd *cobra.Command) {
 		{&f.packetP99, "first-packet-p99", comparison.ReportSLOs.FirstPacket, "highest 99th percentile of the cost of a flow's first packet to the last Service"},
 	} {
 		flags.DurationVar(slo.to, slo.name, comparison.Duration(slo.usual), "SLO: "+slo.what+"; a `time`")
-		terminal.Complete(cmd, slo.name)
 	}
-	cmd.MarkFlagsMutuallyExclusive("bench", "index")
 	cmd.MarkFlagsMutuallyExclusive("bench", "out")
-	if err := errors.Join(cmd.MarkFlagDirname("out"), cmd.MarkFlagDirname("index"), cmd.MarkFlagFilename("bench", "txt")); err != nil {
-		panic(err)
-	}
 }
 
 // options checks the SLOs.
@@ -119,16 +111,12 @@ func (f *reportFlags) run(cmd *cobra.Command, s streams, dirs []string) error {
 	switch {
 	case err != nil:
 		return err
-	case exported && (f.bench != "" || f.index != ""):
-		return badUsage(cmd, "-o %s is for runs: it has no meaning with --bench and --index", f.format)
+	case exported && f.bench != "":
+		return badUsage(cmd, "-o %s is for runs: it has no meaning with --bench", f.format)
 	case f.bench != "" && len(dirs) > 0:
 		return badUsage(cmd, "--bench prints growth: it takes no run")
 	case f.bench != "":
 		return benchGrowth(cmd.Context(), s, f.bench, f.format)
-	case f.index != "" && len(dirs) > 0:
-		return badUsage(cmd, "--index takes the folder of runs, and no run")
-	case f.index != "":
-		return indexPage(s, f.index, f.out)
 	case len(dirs) == 0:
 		newest, err := newestRun(raw.RunsFolder)
 		if err != nil {
@@ -144,11 +132,9 @@ func (f *reportFlags) run(cmd *cobra.Command, s streams, dirs []string) error {
 			return badUsage(cmd, "%s is not the folder of a run: %w", dir, err)
 		}
 	}
-	out := f.out
-	if out == "" {
-		if out, err = records.OutFolder(dirs); err != nil {
-			return badInput(err)
-		}
+	out, err := outFolder(f.out, dirs)
+	if err != nil {
+		return err
 	}
 	_, err = report(s, dirs, out, f.format, options)
 	if unread := (*reports.RunsError)(nil); errors.As(err, &unread) {
@@ -157,16 +143,52 @@ func (f *reportFlags) run(cmd *cobra.Command, s streams, dirs []string) error {
 	return err
 }
 
+// registerOut adds the flag for the folder of what a command writes.
+func registerOut(cmd *cobra.Command, out *string, of, usual string) {
+	cmd.Flags().StringVar(out, "out", "", "`folder` of the "+of+" (default: "+usual+")")
+}
+
+// outFolder returns the folder of a report: the one of --out, else that of the first run.
+func outFolder(given string, dirs []string) (string, error) {
+	if given != "" {
+		return given, nil
+	}
+	out, err := records.OutFolder(dirs)
+	return out, badInput(err)
+}
+
+func newIndex(s streams) *cobra.Command {
+	var out string
+	cmd := &cobra.Command{
+		Use:   "index [FOLDER]",
+		Short: "Make a front page of all runs in a folder, with their verdicts",
+		Long: `Index reads the reports of the runs in a folder, by default ` + raw.RunsFolder + `/, and writes a page
+with their verdicts and main figures: index.html in that folder, unless --out names
+another.`,
+		Example: "  synclab index\n  synclab index sweep/ --out public",
+		Args:    argCount(0, 1, "a folder of runs"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return indexPage(s, append(args, raw.RunsFolder)[0], out)
+		},
+	}
+	registerOut(cmd, &out, "page", "that of the runs, if it is yours")
+	cmd.ValidArgsFunction = completeFolder
+	return cmd
+}
+
+// completeFolder completes an argument with folders.
+func completeFolder(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return nil, cobra.ShellCompDirectiveFilterDirs
+}
+
 // indexPage writes the front page of a folder of runs, and prints it.
 func indexPage(s streams, folder, out string) error {
 	d, err := index.Document(folder)
 	if err != nil {
 		return badInput(err)
 	}
-	if out == "" {
-		if out, err = records.OutFolder([]string{folder}); err != nil {
-			return badInput(err)
-		}
+	if out, err = outFolder(out, []string{folder}); err != nil {
+		return err
 	}
 	file := filepath.Join(out, "index.html")
 	if err := errors.Join(writePage(file, d.Page), d.Text(s.out)); err != nil {

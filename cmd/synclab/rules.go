@@ -98,7 +98,6 @@ cluster. It needs no rights and no iptables.`,
 	cmd.Flags().StringVar(&layout, "layout", layouts[0], "`layout` of the rules: "+orWords(layouts))
 	terminal.Complete(cmd, "layout", layouts...)
 	terminal.Complete(cmd, "family", string(corev1.IPv4Protocol), string(corev1.IPv6Protocol))
-	terminal.Complete(cmd, "node")
 	return cmd
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -82,12 +81,11 @@ func (f *runFlags) register(cmd *cobra.Command, usual, precision string) {
 	flags.StringVar(&f.cluster.kubeconfig, "kubeconfig", "", "kubeconfig `file` of a real cluster whose Services are read and followed, read-only (scenario: follow)")
 	f.cluster.registerExec(flags)
 	flags.StringVar(&f.cluster.context, "context", "", "`context` of that file (default: its current one)")
-	terminal.Complete(cmd, "context")
 	flags.IntVar(&f.o.reps, "reps", bench.LeastReps, "`number` of repetitions of each cell; switches --precision off")
 	flags.StringVar(&f.precision, "precision", precision, "repeat, subjects in turn, until the 95 % interval of each ratio is within this `share` of it")
 	flags.DurationVar(&f.o.budget, "budget", usualBudget, "with --precision: `time` of the run; at least three repetitions are made")
 	flags.BoolVar(&f.quick, "quick", false, "three repetitions: observed values, without verdicts")
-	flags.StringVar(&f.o.out, "out", "", "`folder` of the run (default: a new one in runs/)")
+	registerOut(cmd, &f.o.out, "run", "a new one in runs/")
 	flags.BoolVar(&f.o.force, "force", false, "replace the run that is in the folder --out")
 	flags.StringVar(&f.o.history, "history", "", "append the figures of the run to this `file`, for synclab history")
 	flags.BoolVar(&f.o.profile, "profile", false, "sample where subjects, their tools and the kernel spend CPU time, with perf; each cell is also measured once without")
@@ -96,12 +94,6 @@ func (f *runFlags) register(cmd *cobra.Command, usual, precision string) {
 	flags.StringVar(&f.o.listen, "listen", "", "serve a live page and Prometheus metrics on this `address:port` while it runs, such as "+defaultListen)
 	flags.BoolVar(&f.anywhere, "anywhere", false, "allow --listen on an address that other machines can reach")
 	flags.BoolVar(&f.trace, "trace", false, "print the way of one packet from pod to pod, hop by hop, in scenarios that probe flows, such as pod-networks")
-	if err := errors.Join(cmd.MarkFlagDirname("out"), cmd.MarkFlagFilename("kubeconfig"), cmd.MarkFlagFilename("history", "jsonl")); err != nil {
-		panic(err)
-	}
-	for _, flag := range []string{"reps", "precision", "budget", "listen"} {
-		terminal.Complete(cmd, flag)
-	}
 	cmd.MarkFlagsMutuallyExclusive("reps", "precision", "quick")
 	cmd.MarkFlagsMutuallyExclusive("precision", "profile")
 	cmd.MarkFlagsMutuallyExclusive("filename", "kubeconfig")
@@ -311,7 +303,8 @@ docs/migrate.md has the exact rules. With -f the Services are yours.`,
 	cmd.Flags().StringVar(&from, "from", "", "`subject` that runs first")
 	cmd.Flags().StringVar(&to, "to", "", "`subject` that replaces it")
 	for _, flag := range []string{"from", "to"} {
-		if err := errors.Join(cmd.RegisterFlagCompletionFunc(flag, completeSubjects), cmd.MarkFlagRequired(flag)); err != nil {
+		terminal.CompleteBy(cmd, flag, completeSubjects)
+		if err := cmd.MarkFlagRequired(flag); err != nil {
 			panic(err)
 		}
 	}

@@ -88,9 +88,6 @@ each time. Without --anywhere, serve listens only on loopback addresses.`,
 	flags.StringVar(&o.kubeconfig, "kubeconfig-out", "", "`file` to write the kubeconfig to (default: a temporary one, removed at the end)")
 	flags.Float64Var(&o.churn, "churn", 0, "`rate` of changes per second, until Ctrl-C; their kind is that of the scenario's churn")
 	flags.BoolVarP(&o.verbose, "verbose", "v", false, "print a line for each request; for a watch, when it ends")
-	for _, flag := range []string{"listen", "churn"} {
-		terminal.Complete(cmd, flag)
-	}
 	return cmd
 }
 

@@ -13,7 +13,6 @@ import (
 	"synclab/bench/raw"
 	"synclab/bench/subject"
 	"synclab/bench/verify/soak"
-	"synclab/cmd/synclab/terminal"
 	"synclab/scenarios"
 )
 
@@ -63,13 +62,7 @@ status is then 1. Its folder has the scenarios, their records and summary.json.`
 	flags.BoolVar(&f.keepGoing, "keep-going", false, "continue after a failed seed")
 	flags.DurationVar(&f.minimize, "minimize", 5*time.Minute, "`time` to minimize a failing scenario; 0: do not minimize")
 	flags.IntVar(&f.tries, "tries", 2, "maximum `number` of runs of a smaller scenario until it fails")
-	flags.StringVar(&f.out, "out", "", "`folder` of the soak (default: a new one in runs/)")
-	if err := cmd.MarkFlagDirname("out"); err != nil {
-		panic(err)
-	}
-	for _, flag := range []string{"seed", "budget", "seeds", "duration", "services", "without", "minimize", "tries"} {
-		terminal.Complete(cmd, flag)
-	}
+	registerOut(cmd, &f.out, "soak", "a new one in runs/")
 	for _, flag := range []string{"feed", "max-time"} { // only for runs: a soak sets them
 		if err := flags.MarkHidden(flag); err != nil {
 			panic(err)

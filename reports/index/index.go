@@ -139,6 +139,6 @@ func Document(folder string) (*doc.Document, error) {
 	if len(unread) > 0 {
 		s.Add(doc.Block{Warn: true, Heading: "Without a readable report", List: unread})
 	}
-	return &doc.Document{Kind: "synclab report --index", Title: "Runs in " + filepath.Base(folder), Subtitle: doc.Plural(len(all), "run") + ", the newest first",
-		Sections: []doc.Section{s}, Footer: "Made by <code>synclab report --index</code> from the summaries of the runs."}, nil
+	return &doc.Document{Kind: "synclab index", Title: "Runs in " + filepath.Base(folder), Subtitle: doc.Plural(len(all), "run") + ", the newest first",
+		Sections: []doc.Section{s}, Footer: "Made by <code>synclab index</code> from the summaries of the runs."}, nil
 }

@@ -111,8 +111,42 @@ func (t *Turns) Write(b []byte) (int, error) {
 
 // Complete sets the fixed completions of a flag. It panics on an unknown flag, which is a bug in this package.
 func Complete(cmd *cobra.Command, flag string, words ...string) {
-	err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
-	if err != nil {
+	CompleteBy(cmd, flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// CompleteBy sets what completes a flag, as Complete does.
+func CompleteBy(cmd *cobra.Command, flag string, completion cobra.CompletionFunc) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, completion); err != nil {
 		panic(err)
 	}
+}
+
+// extensions are those of files that flags name. Other files may have any.
+var extensions = map[string][]string{
+	"filename": {"yaml", "yml", "json", "gz", "tgz"}, "proxy-config": {"yaml", "yml", "json"}, "config": {"yaml", "yml", "json"}, "then": {"yaml", "yml", "json"},
+	"earlier": {"yaml", "yml", "json"}, "output": {"yaml", "yml"}, "minimize": {"yaml"}, "churn-from": {"jsonl"}, "history": {"jsonl"}, "page": {"html"}, "bench": {"txt"},
+}
+
+// CompleteRest sets what completes all other flags below a command: files and folders where the help's name of the value says
+// so, else nothing.
+func CompleteRest(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		CompleteRest(sub)
+	}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		var err error
+		_, set := cmd.GetFlagCompletionFunc(f.Name)
+		switch what, _ := pflag.UnquoteUsage(f); {
+		case set || what == "DIR|FILE" || what == "binary" || what == "template":
+		case what == "file":
+			err = cmd.MarkFlagFilename(f.Name, extensions[f.Name]...)
+		case what == "folder":
+			err = cmd.MarkFlagDirname(f.Name)
+		case f.NoOptDefVal == "": // it takes a value
+			Complete(cmd, f.Name)
+		}
+		if err != nil {
+			panic(err)
+		}
+	})
 }
