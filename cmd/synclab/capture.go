@@ -74,9 +74,7 @@ every change, with its time. 'synclab plan --churn-from' replays it.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.cluster.kubeconfig, "kubeconfig", "", "kubeconfig `file` of the cluster (default: $KUBECONFIG, or ~/.kube/config)")
-	o.cluster.registerExec(flags)
-	flags.StringVar(&o.cluster.context, "context", "", "`name` of the kubeconfig's context (default: its current one)")
+	o.cluster.register(cmd, "of the cluster (default: $KUBECONFIG, or ~/.kube/config)")
 	flags.BoolVar(&o.anonymize, "anonymize", false, "replace names and addresses, irreversibly, and omit everything that rules do not depend on")
 	flags.StringVarP(&o.out, "output", "o", "", "`file` to write, or - for stdout")
 	flags.BoolVar(&o.force, "force", false, "replace the file, and the one with kube-proxy's configuration")

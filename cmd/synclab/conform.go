@@ -87,11 +87,9 @@ could not compare: that says nothing about the proxiers.`,
 	f.subjects.register(cmd, "kube-proxy and synclab; with --verdicts every mode that this machine has the tools for")
 	flags := cmd.Flags()
 	flags.Lookup("max-time").Usage = "`time` after which a subject that has not converged is stopped (default: 1m; with --verdicts 10m)"
-	if err := flags.MarkHidden("feed"); err != nil { // only for runs
-		panic(err)
-	}
+	hideFlags(cmd, "feed") // only for runs
 	flags.BoolVar(&f.verdicts, "verdicts", false, "compare by packets instead of rules")
-	registerOut(cmd, &f.out, "run of --verdicts", "a new one in runs/")
+	registerOut(cmd, &f.out, nil, "run of --verdicts", "a new one in runs/")
 	flags.IntVar(&f.random, "random", 0, "`number` of random clusters, from --seed on")
 	flags.StringVar(&f.variant, "variant", "", "`iptables` legacy or nft (default: both)")
 	flags.StringVar(&f.family, "family", "", "`family` of random clusters, IPv4 or IPv6 (default: either, or both)")

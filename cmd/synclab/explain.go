@@ -75,7 +75,7 @@ The profiles are in the run's folder: go tool pprof -http : RUN/profiles/FILE.`,
 	format.Register(cmd)
 	cmd.Flags().StringVar(&reproducer, "reproducer", "", "write the input of the slowest call of a tool, and a script that repeats it, into a new `folder`")
 	cmd.Flags().StringVar(&subject, "subject", "", "with --reproducer: the `subject` whose slowest call is meant (default: any)")
-	cmd.Flags().DurationVar(&budget, "budget", 2*time.Minute, "with --reproducer: longest `time` to make the input smaller in; 0: not at all")
+	cmd.Flags().DurationVar(&budget, "budget", 2*time.Minute, budgetText+", with --reproducer: calls with smaller inputs; 0: none")
 	terminal.CompleteBy(cmd, "subject", completeSubjects)
 	cmd.ValidArgsFunction = completeFolder
 	return cmd

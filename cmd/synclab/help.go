@@ -103,6 +103,15 @@ func moreFlags(cmd *cobra.Command, names ...string) {
 	}
 }
 
+// hideFlags marks flags that have no meaning for a command.
+func hideFlags(cmd *cobra.Command, names ...string) {
+	for _, name := range names {
+		if err := cmd.Flags().MarkHidden(name); err != nil {
+			panic(err)
+		}
+	}
+}
+
 // helpWidth is the number of columns of flags in help.
 const helpWidth = 100
 

@@ -407,6 +407,12 @@ func firstLine(s string) string {
 	return line
 }
 
+// What flags of several commands mean.
+const (
+	budgetText  = "`time` to measure in"
+	profileText = "sample where subjects, their tools and the kernel spend CPU time, with perf"
+)
+
 // clusterFlags name a cluster as kubectl does.
 type clusterFlags struct {
 	kubeconfig string // empty: $KUBECONFIG, then ~/.kube/config
@@ -415,7 +421,11 @@ type clusterFlags struct {
 	allowExec bool
 }
 
-func (f *clusterFlags) registerExec(flags *pflag.FlagSet) {
+// register adds the flags. of describes the cluster.
+func (f *clusterFlags) register(cmd *cobra.Command, of string) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig `file` "+of)
+	flags.StringVar(&f.context, "context", "", "`context` of the kubeconfig (default: its current one)")
 	flags.BoolVar(&f.allowExec, "allow-exec-plugins", false, "as root too, run the program that the kubeconfig names for credentials")
 }
 

@@ -63,23 +63,18 @@ func (f *planFlags) register(cmd *cobra.Command) {
 	f.cluster.register(cmd)
 	f.proxy.register(cmd)
 	f.subjects.register(cmd, "the one in use, "+strings.Join(planned, ", "))
-	for _, flag := range []string{"max-time", "max-memory", "feed", "kernel"} { // the SLOs and the plan decide them
-		if err := flags.MarkHidden(flag); err != nil {
-			panic(err)
-		}
-	}
+	hideFlags(cmd, "max-time", "max-memory", "feed", "kernel") // the SLOs and the plan decide them
 	flags.StringVar(&f.today, "today", "", "the `subject` in use today (default: kube-proxy in the mode of --proxy-config, else the first of --subjects)")
 	flags.StringSliceVar(&f.grow, "grow", nil, "growth of the cluster, a `list`: services=2x,endpoints=+20%,nodes=5000,churn=1.5x (default of churn: grows with the number of endpoints)")
 	f.slos.register(cmd)
 	flags.DurationVar(&f.minSyncPeriod, "min-sync-period", 0, "minSyncPeriod in use today: a `time` (default: that of --proxy-config, or 1s)")
-	flags.DurationVar(&f.budget, "budget", 10*time.Minute, "`time` for the measurements, without the build of kube-proxy; ten minutes give a first answer, thirty a measured one")
+	flags.DurationVar(&f.budget, "budget", 10*time.Minute, budgetText+", without the build of kube-proxy; ten minutes give a first answer, thirty a measured one")
 	flags.StringVar(&f.precision, "precision", "15%", "`share` by which the sizes may differ that meet the SLOs and that violate one")
 	flags.BoolVar(&f.extrapolate, "extrapolate", false, "also say what lies beyond the largest measured size, up to twice; marked")
 	flags.BoolVar(&f.fresh, "fresh", false, "measure everything again, without the cells of earlier plans of the same question")
-	flags.BoolVar(&f.profile, "profile", false, "sample all measurements with perf, to say which functions make a subject's time grow; samples cost time themselves")
+	flags.BoolVar(&f.profile, "profile", false, profileText+", to say which functions make a subject's time grow; samples cost time themselves")
 	flags.Uint64Var(&f.seed, "seed", 1, "`seed` of the clusters and their changes")
-	registerOut(cmd, &f.out, "plan and its page", "a new one in runs/")
-	flags.BoolVar(&f.force, "force", false, "replace the plan that is in the folder --out")
+	registerOut(cmd, &f.out, &f.force, "plan", "a new one in runs/")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "read the input, say what would be measured, and measure nothing")
 	flags.BoolVar(&f.noPNG, "no-png", false, "draw SVG only")
 	flags.BoolVar(&f.check, "check", false, "exit with status 1 when the subject in use, with its settings of today, violates an SLO in the cluster grown by --grow (without --grow: in today's cluster)")

@@ -114,8 +114,7 @@ Layout classic is kube-proxy's, tree finds a Service by its address's prefixes.`
 	}
 	flags := cmd.Flags()
 	file.registerAs(cmd, "config", "`file` with the KubeProxyConfiguration, v1alpha1 (default: kube-proxy's defaults)")
-	flags.StringVar(&o.cluster.kubeconfig, "kubeconfig", "", "kubeconfig `file` of the API server (default: the configuration's, or $KUBECONFIG)")
-	o.cluster.registerExec(flags)
+	o.cluster.register(cmd, "of the API server (default: the configuration's, or $KUBECONFIG)")
 	rules.register(cmd)
 	flags.StringVar(&policy, "policy", policies[0], "policy that limits the rate of syncs: "+strings.Join(policies, " or "))
 	flags.IntVar(&o.burst, "burst", runner.DefaultBurst, "`number` of syncs that may follow each other at once (token-bucket)")

@@ -77,7 +77,7 @@ type reportFlags struct {
 func (f *reportFlags) register(cmd *cobra.Command) {
 	f.format.Register(cmd, slices.Sorted(maps.Keys(exports))...)
 	flags := cmd.Flags()
-	registerOut(cmd, &f.out, "report", "the first run's, if it is yours")
+	registerOut(cmd, &f.out, nil, "report", "the first run's, if it is yours")
 	flags.StringVar(&f.bench, "bench", "", "`file` with the output of go test -bench, or - for stdin: print growth exponents")
 	flags.BoolVar(&f.noPNG, "no-png", false, "draw SVG only")
 	for _, slo := range []struct {
@@ -143,8 +143,11 @@ func (f *reportFlags) run(cmd *cobra.Command, s streams, dirs []string) error {
 	return err
 }
 
-// registerOut adds the flag for the folder of what a command writes.
-func registerOut(cmd *cobra.Command, out *string, of, usual string) {
+// registerOut adds the flags for the folder of what a command writes, and for replacing what is there; nil: it does so anyway.
+func registerOut(cmd *cobra.Command, out *string, force *bool, of, usual string) {
+	if force != nil {
+		cmd.Flags().BoolVar(force, "force", false, "replace the "+of+" that is in the folder --out")
+	}
 	cmd.Flags().StringVar(out, "out", "", "`folder` of the "+of+" (default: "+usual+")")
 }
 
@@ -171,7 +174,7 @@ another.`,
 			return indexPage(s, append(args, raw.RunsFolder)[0], out)
 		},
 	}
-	registerOut(cmd, &out, "page", "that of the runs, if it is yours")
+	registerOut(cmd, &out, nil, "page", "that of the runs, if it is yours")
 	cmd.ValidArgsFunction = completeFolder
 	return cmd
 }
@@ -245,19 +248,14 @@ func completeRuns(_ *cobra.Command, given []string, typed string) ([]string, cob
 
 // newestRun returns the run folder in root whose run.json is newest; for a shard, the folder of its sweep.
 func newestRun(root string) (string, error) {
-	files, err := filepath.Glob(filepath.Join(root, "*", "run.json"))
-	if err != nil {
-		return "", err
+	var files []string
+	for _, pattern := range []string{"run.json", "shard-*/run.json", plan.AnswerFile} {
+		found, err := filepath.Glob(filepath.Join(root, "*", pattern))
+		if err != nil {
+			return "", err
+		}
+		files = append(files, found...)
 	}
-	shards, err := filepath.Glob(filepath.Join(root, "*", "shard-*", "run.json"))
-	if err != nil {
-		return "", err
-	}
-	plans, err := filepath.Glob(filepath.Join(root, "*", plan.AnswerFile))
-	if err != nil {
-		return "", err
-	}
-	files = append(append(files, shards...), plans...)
 	newest, written := "", int64(-1)
 	for _, file := range files {
 		stat, err := os.Stat(file)

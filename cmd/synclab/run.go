@@ -78,17 +78,14 @@ func (f *runFlags) register(cmd *cobra.Command, usual, precision string) {
 	f.subjects.register(cmd, usual)
 	f.registerShard(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.cluster.kubeconfig, "kubeconfig", "", "kubeconfig `file` of a real cluster whose Services are read and followed, read-only (scenario: follow)")
-	f.cluster.registerExec(flags)
-	flags.StringVar(&f.cluster.context, "context", "", "`context` of that file (default: its current one)")
+	f.cluster.register(cmd, "of a real cluster whose Services are read and followed, read-only (scenario: follow)")
 	flags.IntVar(&f.o.reps, "reps", bench.LeastReps, "`number` of repetitions of each cell; switches --precision off")
 	flags.StringVar(&f.precision, "precision", precision, "repeat, subjects in turn, until the 95 % interval of each ratio is within this `share` of it")
-	flags.DurationVar(&f.o.budget, "budget", usualBudget, "with --precision: `time` of the run; at least three repetitions are made")
+	flags.DurationVar(&f.o.budget, "budget", usualBudget, budgetText+", with --precision; at least three repetitions are made")
 	flags.BoolVar(&f.quick, "quick", false, "three repetitions: observed values, without verdicts")
-	registerOut(cmd, &f.o.out, "run", "a new one in runs/")
-	flags.BoolVar(&f.o.force, "force", false, "replace the run that is in the folder --out")
+	registerOut(cmd, &f.o.out, &f.o.force, "run", "a new one in runs/")
 	flags.StringVar(&f.o.history, "history", "", "append the figures of the run to this `file`, for synclab history")
-	flags.BoolVar(&f.o.profile, "profile", false, "sample where subjects, their tools and the kernel spend CPU time, with perf; each cell is also measured once without")
+	flags.BoolVar(&f.o.profile, "profile", false, profileText+"; each cell is also measured once without")
 	flags.BoolVar(&f.o.dump, "dump-iptables", false, "print the rules that were installed, as iptables-save does")
 	flags.BoolVar(&f.o.json, "json", false, "print events instead of tables, one JSON object a line: progress, note, done")
 	flags.StringVar(&f.o.listen, "listen", "", "serve a live page and Prometheus metrics on this `address:port` while it runs, such as "+defaultListen)
@@ -308,11 +305,7 @@ docs/migrate.md has the exact rules. With -f the Services are yours.`,
 			panic(err)
 		}
 	}
-	for _, flag := range []string{"subjects", "feed", "kubeconfig", "context", "allow-exec-plugins", "profile"} { // the scenario decides them
-		if err := cmd.Flags().MarkHidden(flag); err != nil {
-			panic(err)
-		}
-	}
+	hideFlags(cmd, "subjects", "feed", "kubeconfig", "context", "allow-exec-plugins", "profile") // the scenario decides them
 	return cmd
 }
 

@@ -53,7 +53,7 @@ status is then 1. Its folder has the scenarios, their records and summary.json.`
 	}
 	flags := cmd.Flags()
 	flags.Uint64Var(&f.seed, "seed", 0, "`seed` of the first scenario; each next scenario has the next seed (default: from the clock)")
-	flags.DurationVar(&f.budget, "budget", 10*time.Minute, "`time` after which no scenario starts")
+	flags.DurationVar(&f.budget, "budget", 10*time.Minute, budgetText+"; no scenario starts after it")
 	flags.IntVar(&f.seeds, "seeds", 0, "maximum `number` of scenarios (default: as many as the time allows)")
 	f.subjects.register(cmd, "all of synclab's whose tools this machine has")
 	flags.DurationVar(&f.duration, "duration", time.Minute, "`time` of a scenario's steps without settle steps")
@@ -62,12 +62,8 @@ status is then 1. Its folder has the scenarios, their records and summary.json.`
 	flags.BoolVar(&f.keepGoing, "keep-going", false, "continue after a failed seed")
 	flags.DurationVar(&f.minimize, "minimize", 5*time.Minute, "`time` to minimize a failing scenario; 0: do not minimize")
 	flags.IntVar(&f.tries, "tries", 2, "maximum `number` of runs of a smaller scenario until it fails")
-	registerOut(cmd, &f.out, "soak", "a new one in runs/")
-	for _, flag := range []string{"feed", "max-time"} { // only for runs: a soak sets them
-		if err := flags.MarkHidden(flag); err != nil {
-			panic(err)
-		}
-	}
+	registerOut(cmd, &f.out, nil, "soak", "a new one in runs/")
+	hideFlags(cmd, "feed", "max-time") // only for runs: a soak sets them
 	return cmd
 }
 
