@@ -81,7 +81,7 @@ func (f *planFlags) register(cmd *cobra.Command) {
 	f.format.Register(cmd)
 	terminal.CompleteBy(cmd, "today", completeSubjects)
 	terminal.CompleteBy(cmd, "grow", completeGrowth)
-	moreFlags(cmd, "proxy-config", "cpu", "memory", "first-sync", "min-sync-period", "precision", "seed", "force", "fresh", "dry-run", "no-png", "profile", "extrapolate", "set", "today")
+	moreFlags(cmd, "proxy-config", "cpu", "memory", "first-sync", "min-sync-period", "precision", "seed", "force", "fresh", "dry-run", "no-png", "profile", "extrapolate", "set")
 }
 
 // completeGrowth completes the last part of a list with the quantities that the list lacks.
@@ -188,7 +188,11 @@ func (f *planFlags) plan(cmd *cobra.Command, s streams) error {
 	if err := f.buildKubeProxy(ctx, s, p); err != nil {
 		return err
 	}
-	fmt.Fprintf(s.err, "in use today: %s; compared: %s\n", p.q.Subjects[0], strings.Join(p.q.Subjects, ", "))
+	assumed := ""
+	if p.q.Assumed {
+		assumed = " (assumed; --today names another)"
+	}
+	fmt.Fprintf(s.err, "in use today: %s%s; compared: %s\n", p.q.Subjects[0], assumed, strings.Join(p.q.Subjects, ", "))
 	dir, err := f.measure(ctx, s, p)
 	if dir == "" {
 		return err
@@ -286,7 +290,7 @@ func (f *planFlags) read(ctx context.Context, cmd *cobra.Command, s streams) (*p
 	if given("min-sync-period") {
 		q.MinSyncPeriod = f.minSyncPeriod
 	}
-	if p.subjects, err = f.chosen(cmd, p.config); err != nil {
+	if p.subjects, err = f.chosen(cmd, p); err != nil {
 		return nil, err
 	}
 	for _, text := range p.subjects {
@@ -338,15 +342,16 @@ func (f *planFlags) reuses() bool {
 }
 
 // chosen returns the subjects, the one in use first.
-func (f *planFlags) chosen(cmd *cobra.Command, cfg *v1alpha1.KubeProxyConfiguration) ([]string, error) {
+func (f *planFlags) chosen(cmd *cobra.Command, p *planRun) ([]string, error) {
 	list := f.subjects.names
 	if len(list) == 0 {
 		list = withTools(cmd, planned)
 	}
 	today := f.today
-	if today == "" && len(f.subjects.names) == 0 && f.proxy.path != "" && string(cfg.Mode) == "nftables" {
+	if today == "" && len(f.subjects.names) == 0 && f.proxy.path != "" && string(p.config.Mode) == "nftables" {
 		today = "kube-proxy/nftables"
 	}
+	p.q.Assumed = today == ""
 	if today == "" {
 		return list, nil
 	}

@@ -24,7 +24,7 @@ func TestPlan(t *testing.T) {
 	if status != exitDone {
 		t.Fatalf("status %d\n%s%s", status, stdout, stderr)
 	}
-	for _, part := range []string{"Yes: at 20 Services, synclab/nftables meets every SLO", "at least 20 (observed); beyond, unknown", "\nsynclab/nftables "} {
+	for _, part := range []string{"Services: there, synclab/nftables meets every SLO", "synclab/nftables was assumed to be in use today: --today names another subject", "at least 20 (observed); beyond, unknown", "\nsynclab/nftables "} {
 		if !strings.Contains(stdout, part) {
 			t.Errorf("stdout lacks %q:\n%s", part, stdout)
 		}

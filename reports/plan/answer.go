@@ -320,15 +320,22 @@ func (s *SubjectAnswer) extrapolate(q *Question) int {
 	size := 2 * float64(far)
 	for _, one := range slos {
 		bound := one.bound(q.SLOs)
-		a, okA := s.Value(one.name, near)
-		b, okB := s.Value(one.name, far)
-		if bound == 0 || !okA || !okB || b.V <= a.V || a.V <= 0 {
-			continue
+		b, _ := s.Value(one.name, far)
+		if power := s.exponent(one.name, near, far); bound > 0 && power > 0 {
+			size = min(size, float64(far)*math.Pow(bound/b.V, 1/power))
 		}
-		power := math.Log(b.V/a.V) / math.Log(float64(far)/float64(near))
-		size = min(size, float64(far)*math.Pow(bound/b.V, 1/power))
 	}
 	return int(size)
+}
+
+// exponent is the power with which an SLO's quantity grows between two sizes; 0: it does not, or is unknown.
+func (s *SubjectAnswer) exponent(name string, near, far int) float64 {
+	a, okA := s.Value(name, near)
+	b, okB := s.Value(name, far)
+	if !okA || !okB || b.V <= a.V || a.V <= 0 {
+		return 0
+	}
+	return math.Log(b.V/a.V) / math.Log(float64(far)/float64(near))
 }
 
 // Timeout returns how long a cell may take to converge: twice the SLO for the start, since a longer one violates it anyway.

@@ -322,13 +322,6 @@ func costsOf(records []raw.Record) (all []costs) {
 		sync   int
 		family string
 	}
-	of := func(family string) *costs {
-		i := slices.IndexFunc(all, func(c costs) bool { return c.family == family })
-		if i < 0 {
-			all, i = append(all, costs{family: family}), len(all)
-		}
-		return &all[i]
-	}
 	reported := map[id]int{}
 	for _, r := range records {
 		if r.Metric == raw.Changes {
@@ -338,13 +331,13 @@ func costsOf(records []raw.Record) (all []costs) {
 	for _, r := range records {
 		switch {
 		case r.Metric == raw.SyncFailed:
-			of(r.Family).failed++
+			costsIn(&all, r.Family).failed++
 		case r.Error != "":
 		case r.Metric == raw.FullSync:
-			c := of(r.Family)
+			c := costsIn(&all, r.Family)
 			c.full = append(c.full, r.Value)
 		case r.Metric == raw.PartialSync:
-			c := of(r.Family)
+			c := costsIn(&all, r.Family)
 			c.partial = append(c.partial, oneSync{ends: r.At, took: r.Value, step: r.Step, changes: reported[id{r.Step, r.Sync, r.Family}]})
 		}
 	}
@@ -366,6 +359,15 @@ func costsOf(records []raw.Record) (all []costs) {
 	return all
 }
 
+// costsIn returns the costs of a family in a list, which gets them if it has none.
+func costsIn(all *[]costs, family string) *costs {
+	i := slices.IndexFunc(*all, func(c costs) bool { return c.family == family })
+	if i < 0 {
+		*all, i = append(*all, costs{family: family}), len(*all)
+	}
+	return &(*all)[i]
+}
+
 // attribute counts the visible changes of each sync.
 func (c *costs) attribute(records []raw.Record) {
 	for _, r := range records {
@@ -383,12 +385,7 @@ func (c *costs) attribute(records []raw.Record) {
 // join adds the syncs of another repetition at the same size, family by family.
 func join(all, more []costs) []costs {
 	for _, o := range more {
-		i := slices.IndexFunc(all, func(c costs) bool { return c.family == o.family })
-		if i < 0 {
-			all = append(all, costs{family: o.family})
-			i = len(all) - 1
-		}
-		c := &all[i]
+		c := costsIn(&all, o.family)
 		c.partial, c.full, c.failed = append(c.partial, o.partial...), append(c.full, o.full...), c.failed+o.failed
 		c.cpuShare, c.fullCPU, c.deliver = max(c.cpuShare, o.cpuShare), max(c.fullCPU, o.fullCPU), max(c.deliver, o.deliver)
 	}

@@ -313,10 +313,7 @@ func (l *loop) counted(events int) int {
 	if l.services > 0 {
 		changes = l.services * -math.Expm1(-changes/l.services)
 	}
-	if events == 0 {
-		return 0
-	}
-	return max(1, int(math.Round(changes)))
+	return max(min(1, events), int(math.Round(changes)))
 }
 
 // sync draws the duration of a sync.

@@ -123,7 +123,11 @@ func (a *Answer) Build(out string, png bool) error {
 // Document is the answer as a document, with plots.
 func (a *Answer) Document(plots []doc.Plot) *doc.Document {
 	q := &a.Question
-	d := &doc.Document{Kind: "synclab plan", Title: "How far can this cluster grow?",
+	title := "How far can this cluster grow?"
+	if q.grows() {
+		title = fmt.Sprintf("Can this cluster grow to %s Services?", count(q.Asked.Services))
+	}
+	d := &doc.Document{Kind: "synclab plan", Title: title,
 		Subtitle: fmt.Sprintf("%s Services, %s, %s changes a second, %s nodes · %s", count(q.Asked.Services), q.Shape, doc.Significant(q.Asked.Rate()), count(q.Asked.Nodes), a.Place),
 		Footer:   "Derived from run.json, records.jsonl and plan.json by synclab. <code>synclab report</code> on their folder makes this page again."}
 	verdict := doc.Section{ID: "verdict", Title: "Verdict"}
@@ -221,6 +225,13 @@ func (a *Answer) limitsSection() doc.Section {
 	return out
 }
 
+func metText(met bool) string {
+	if met {
+		return "met"
+	}
+	return "violated"
+}
+
 // cellsSection has every repetition.
 func (a *Answer) cellsSection() doc.Section {
 	out := doc.Section{ID: "cells", Title: "Every repetition", Short: "Repetitions", Dense: true}
@@ -240,11 +251,7 @@ func (a *Answer) cellsSection() doc.Section {
 				}
 				row = append(row, cell)
 			}
-			outcome := "met"
-			if len(c.Violated) > 0 {
-				outcome = "violated"
-			}
-			t.Add(append(row, doc.Optional(c.Churn, "s"), doc.Optional(c.FullSync, "s"), doc.Optional(c.PartialSync, "s"), doc.Text(outcome))...)
+			t.Add(append(row, doc.Optional(c.Churn, "s"), doc.Optional(c.FullSync, "s"), doc.Optional(c.PartialSync, "s"), doc.Text(metText(len(c.Violated) == 0)))...)
 		}
 	}
 	out.Add(doc.Block{On: doc.Page | doc.Markdown, Table: t})
@@ -262,10 +269,6 @@ func (a *Answer) playedSection() doc.Section {
 		t := &doc.Table{Title: fmt.Sprintf("%s at %s Services", s.Name, count(s.Bracket.Met)),
 			Columns: []doc.Column{{Name: "minSyncPeriod"}, {Name: "Latency p50", Numeric: true}, {Name: "Latency p99", Numeric: true}, {Name: "CPUs", Numeric: true}, {Name: "SLOs"}, {Name: "Remark"}}}
 		for _, one := range s.Settings {
-			met, remark := "met", ""
-			if !one.Met {
-				met = "violated"
-			}
 			var remarks []string
 			if one.inUse(&a.Question) {
 				remarks = append(remarks, "in use")
@@ -276,8 +279,7 @@ func (a *Answer) playedSection() doc.Section {
 			if one.Beyond > 1 {
 				remarks = append(remarks, fmt.Sprintf("syncs of up to %.1f times the measured changes", one.Beyond))
 			}
-			remark = strings.Join(remarks, "; ")
-			t.Add(doc.Text(one.String()), doc.Value(one.P50, "s"), doc.Value(one.P99, "s"), doc.Cell{Text: doc.Significant(one.CPU), Value: doc.Exact(one.CPU)}, doc.Text(met), doc.Text(remark))
+			t.Add(doc.Text(one.String()), doc.Value(one.P50, "s"), doc.Value(one.P99, "s"), doc.Cell{Text: doc.Significant(one.CPU), Value: doc.Exact(one.CPU)}, doc.Text(metText(one.Met)), doc.Text(strings.Join(remarks, "; ")))
 		}
 		out.Add(doc.Block{On: doc.Page, Table: t, Folded: i > 0})
 	}

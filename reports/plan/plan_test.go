@@ -158,7 +158,7 @@ func TestAnswer(t *testing.T) {
 	if err := again.Document(nil).Text(&text); err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{"✓ Yes: at 10,000 Services, kube-proxy/iptables-legacy meets every SLO", "violated at 10,000 (measured): start 37 s", "1,000 watch events"} {
+	for _, part := range []string{"✓ To at least 20,000 Services: there, kube-proxy/iptables-legacy meets every SLO", "violated at 10,000 (measured): start 37 s", "1,000 watch events"} {
 		if !strings.Contains(strings.Join(strings.Fields(text.String()), " "), part) {
 			t.Errorf("the answer lacks %q:\n%s", part, text.String())
 		}
@@ -199,6 +199,64 @@ func TestStopped(t *testing.T) {
 	s := answer(t, q, map[string][]int{slow.name: {7000, 10000}}, slow).Subjects[0]
 	if limit := s.Limit(&q); limit != "met at 7,000 (measured), violated at 10,000 (measured): start more than 60 s" {
 		t.Error(limit)
+	}
+}
+
+// TestHeadline: the first line answers the title's question, with growth and without, and the next one names what was assumed.
+func TestHeadline(t *testing.T) {
+	for _, c := range []struct {
+		services, today int
+		sizes           []int
+		title, first    string
+	}{
+		{10000, 10000, []int{10000, 20000}, "How far can this cluster grow?", "To at least 20,000 Services: there, "},
+		{5000, 5000, []int{5000, 7000, 10000}, "How far can this cluster grow?", "To 7,000 Services: there, "},
+		{10000, 10000, []int{7000, 10000}, "How far can this cluster grow?", "Not at all: already at 10,000 Services, "},
+		{5000, 2500, []int{5000, 10000}, "Can this cluster grow to 5,000 Services?", "Yes: at 5,000 Services, "},
+		{10000, 5000, []int{7000, 10000}, "Can this cluster grow to 10,000 Services?", "No: at 10,000 Services, "},
+	} {
+		p := nftables
+		if len(c.sizes) == 2 && c.first[:2] == "To" {
+			p = legacy
+		}
+		q := question(p.name)
+		q.Today.Services, q.Asked.Services, q.Assumed = c.today, c.services, true
+		a := answer(t, q, map[string][]int{p.name: c.sizes}, p)
+		lines := a.Verdict()
+		if title := a.Document(nil).Title; title != c.title || !strings.HasPrefix(lines[0].Text, c.first) {
+			t.Errorf("%s %s; want %s %s", title, lines[0].Text, c.title, c.first)
+		}
+		if assumed := lines[1].Text; assumed != p.name+" was assumed to be in use today: --today names another subject." {
+			t.Error(assumed)
+		}
+	}
+}
+
+// TestConstant: a quantity that violates its SLO at every size alike is said not to grow with the number of Services.
+func TestConstant(t *testing.T) {
+	q := question(legacy.name)
+	for same, want := range map[bool]string{
+		true:  "first packet p99 200 µs, which does not grow with the number of Services; at no measured size met",
+		false: "first packet p99 200 µs; at no measured size met",
+	} {
+		var list []raw.Record
+		for _, size := range []int{1000, 2000, 4000} {
+			for _, r := range legacy.records(size, 1, "", 1) {
+				if r.Metric == raw.FirstPacket {
+					if r.Value = 200e-6; !same {
+						r.Value *= float64(size) / 1000
+					}
+				}
+				list = append(list, r)
+			}
+		}
+		a, err := NewAnswer(q, &raw.Run{Subjects: q.Subjects}, list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if limit := a.Subjects[0].Limit(&q); !strings.HasSuffix(limit, want) {
+			t.Errorf("%q, want %q", limit, want)
+		}
 	}
 }
 
@@ -472,7 +530,7 @@ func TestPolicies(t *testing.T) {
 		t.Errorf("the run with a token bucket: %+v", c)
 	}
 	s.Recommended = of(bucket)
-	if text := s.snippet(); !strings.Contains(text, "minSyncPeriod: 1s\n") || !strings.Contains(text, "--policy token-bucket") {
+	if text := s.snippet(); !strings.Contains(text, "minSyncPeriod: 1s\n") || !strings.Contains(text, "--policy token-bucket") || !strings.HasPrefix(text, "# A part of ") {
 		t.Errorf("snippet %q", text)
 	}
 	q.Subjects = []string{legacy.name}

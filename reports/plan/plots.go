@@ -24,8 +24,8 @@ func (a *Answer) figures() (out []*figure.Figure) {
 		f := &figure.Figure{Name: "plan-" + one.name, Title: fmt.Sprintf("%s, SLO ≤ %s", doc.UpperFirst(one.text), amount(one, bound)),
 			Caption: "A mark is a repetition: filled where it meets this SLO, hollow where it violates it. Lines join medians of measured sizes."}
 		p := figure.NewPlot("Services", "")
-		low, high, found := bound, bound, false
-		least, most := 0, 0
+		low, high := bound, bound
+		var sizes []int
 		for i := range a.Subjects {
 			s := &a.Subjects[i]
 			var met, violated, line plotter.XYs
@@ -44,11 +44,8 @@ func (a *Answer) figures() (out []*figure.Figure) {
 					} else {
 						met = append(met, point)
 					}
-					low, high, found = min(low, v.V), max(high, v.V), true
-					if least == 0 || size < least {
-						least = size
-					}
-					most = max(most, size)
+					low, high = min(low, v.V), max(high, v.V)
+					sizes = append(sizes, size)
 				}
 			}
 			if len(line) == 0 {
@@ -65,13 +62,13 @@ func (a *Answer) figures() (out []*figure.Figure) {
 			}
 			f.Explain(s.Name, thumb)
 		}
-		if !found {
+		if len(sizes) == 0 {
 			continue
 		}
 		limit := figure.Level{Y: bound, Style: draw.LineStyle{Color: figure.Ink, Width: 1, Dashes: []vg.Length{4, 3}}}
 		p.Add(limit)
 		f.Explain("SLO", limit)
-		p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = float64(least)/1.3, float64(most)*1.3, low/1.5, high*1.5
+		p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = float64(slices.Min(sizes))/1.3, float64(slices.Max(sizes))*1.3, low/1.5, high*1.5
 		figure.LogAxis(&p.X, figure.TickCount)
 		figure.LogAxis(&p.Y, func(v float64) string { return amount(one, figure.RoundTick(v)) })
 		f.Add(p, figure.PanelHeight-40)

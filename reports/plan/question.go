@@ -12,6 +12,8 @@ import (
 type Question struct {
 	// Subjects to compare, as in records. The first is in use today.
 	Subjects []string `json:"subjects"`
+	// Assumed: nothing says that the first is in use.
+	Assumed bool `json:"assumed,omitempty"`
 	// Today is the cluster of today, and Asked that of the growth; equal without growth.
 	Today Cluster `json:"today"`
 	Asked Cluster `json:"asked"`
@@ -32,6 +34,9 @@ type Question struct {
 	Extrapolate bool   `json:"extrapolate,omitempty"`
 	Seed        uint64 `json:"seed"`
 }
+
+// grows reports whether more Services are asked for than there are today.
+func (q *Question) grows() bool { return q.Asked.Services > q.Today.Services }
 
 // Cluster is the size of a cluster, and its changes.
 type Cluster struct {

@@ -57,10 +57,26 @@ func (s *SubjectAnswer) firstText() string {
 	var words []string
 	for _, one := range slos {
 		if v, ok := s.Value(one.name, s.Bracket.Violated); ok && slices.Contains(s.First, one.name) {
-			words = append(words, fmt.Sprintf("%s %s", one.text, v.text(one)))
+			text := one.text + " " + v.text(one)
+			if s.constant(one.name) {
+				text += ", which does not grow with the number of Services"
+			}
+			words = append(words, text)
 		}
 	}
 	return doc.JoinWords(words)
+}
+
+// constant reports whether an SLO's quantity does not grow between the smallest and the largest size that have it, of which one
+// is at least twice the other.
+func (s *SubjectAnswer) constant(name string) bool {
+	sizes := slices.DeleteFunc(s.Sizes(), func(size int) bool {
+		v, ok := s.Value(name, size)
+		return !ok || v.AtLeast
+	})
+	last := len(sizes) - 1
+	const noise = 0.1 // of the exponent
+	return last > 0 && sizes[last] >= 2*sizes[0] && s.exponent(name, sizes[0], sizes[last]) < noise
 }
 
 // State is what a subject does at the asked size.
@@ -93,13 +109,24 @@ func (a *Answer) Verdict() []doc.Line {
 	q, use := &a.Question, a.InUse()
 	at := fmt.Sprintf("%s Services", count(q.Asked.Services))
 	first := doc.Line{Level: doc.Care, Text: fmt.Sprintf("Unknown: %s has no measured answer at %s.", use.Name, at)}
+	yes, no := "Yes: at "+at, "No: at "+at
+	if !q.grows() {
+		to := "To"
+		if use.Bracket.Violated == 0 {
+			to = "To at least"
+		}
+		yes, no = fmt.Sprintf("%s %s Services: there", to, count(use.Bracket.Met)), "Not at all: already at "+at
+	}
 	switch a.Asked(use) {
 	case Meets:
-		first = doc.Line{Level: doc.Good, Text: fmt.Sprintf("Yes: at %s, %s meets every SLO, with the settings in use.", at, use.Name)}
+		first = doc.Line{Level: doc.Good, Text: fmt.Sprintf("%s, %s meets every SLO, with the settings in use.", yes, use.Name)}
 	case Violates:
-		first = doc.Line{Level: doc.Bad, Text: fmt.Sprintf("No: at %s, %s violates an SLO, with the settings in use.", at, use.Name)}
+		first = doc.Line{Level: doc.Bad, Text: fmt.Sprintf("%s, %s violates an SLO, with the settings in use.", no, use.Name)}
 	}
 	out := []doc.Line{first}
+	if q.Assumed {
+		out = append(out, doc.Line{Level: doc.Info, Text: fmt.Sprintf("%s was assumed to be in use today: --today names another subject.", use.Name)})
+	}
 	for i := range a.Subjects {
 		s := &a.Subjects[i]
 		line := doc.Line{Level: doc.Info, Text: s.Name + ": " + s.Limit(q) + "."}
@@ -150,7 +177,7 @@ func (s *SubjectAnswer) snippet() string {
 	if !about.KnownBackend() || s.Recommended == nil {
 		return ""
 	}
-	text := fmt.Sprintf("apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nmode: %s\n%s:\n  minSyncPeriod: %s\n", about.Backend, about.Backend, s.Recommended.MinSyncPeriod)
+	text := fmt.Sprintf("# A part of the configuration: the fields to change.\napiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\nmode: %s\n%s:\n  minSyncPeriod: %s\n", about.Backend, about.Backend, s.Recommended.MinSyncPeriod)
 	if about.Own {
 		text += fmt.Sprintf("# synclab proxy --policy %s\n", cmp.Or(s.Recommended.Policy, about.Policy))
 	}

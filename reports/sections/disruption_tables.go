@@ -33,29 +33,27 @@ func (s *Summary) DisruptionSection() doc.Section {
 	return out
 }
 
-// manyRows is the number of rows above which a table is folded.
-const manyRows = 70
-
-// DisruptedCells are the cells with a stream, the largest first.
-func (s *Summary) DisruptedCells() []records.Cell {
-	var out []records.Cell
-	for _, d := range s.Disruptions {
-		if !slices.ContainsFunc(out, func(c records.Cell) bool { return c.ID() == d.Cell.ID() }) {
-			out = append(out, d.Cell)
+// largestFirst returns the different cells of results, the largest first.
+func largestFirst[T any](results []T, cell func(T) records.Cell) (out []records.Cell) {
+	for _, one := range results {
+		if !slices.ContainsFunc(out, func(c records.Cell) bool { return c.ID() == cell(one).ID() }) {
+			out = append(out, cell(one))
 		}
 	}
 	slices.SortStableFunc(out, func(a, b records.Cell) int { return b.Services - a.Services })
 	return out
 }
 
+// manyRows is the number of rows above which a table is folded.
+const manyRows = 70
+
+// DisruptedCells are the cells with a stream, the largest first.
+func (s *Summary) DisruptedCells() []records.Cell {
+	return largestFirst(s.Disruptions, func(d Disruption) records.Cell { return d.Cell })
+}
+
 func (s *Summary) DisruptionsOf(cell records.Cell) []Disruption {
-	var out []Disruption
-	for _, d := range s.Disruptions {
-		if d.Cell.ID() == cell.ID() {
-			out = append(out, d)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(s.Disruptions), func(d Disruption) bool { return d.Cell.ID() != cell.ID() })
 }
 
 // Rest returns the part of the stream before any change, or nil.

@@ -23,25 +23,18 @@ func (s *Summary) FaultSection() doc.Section {
 		"but no sync that may be for a change. Flows count that failed or were misrouted between fault and recovery. " +
 		"A dash: the fault does not apply to the subject, or nothing was measured."})
 	for i, cell := range s.FaultCells() {
-		if i == 0 {
-			out.Add(doc.Block{Table: s.faultTable(cell)})
-		} else {
-			out.Add(doc.Block{On: doc.Page, Folded: true, Table: s.faultTable(cell)})
+		b := doc.Block{Table: s.faultTable(cell)}
+		if i > 0 {
+			b.On, b.Folded = doc.Page, true
 		}
+		out.Add(b)
 	}
 	return out
 }
 
 // FaultCells are the cells with faults, the largest first.
 func (s *Summary) FaultCells() []records.Cell {
-	var out []records.Cell
-	for _, f := range s.Faults {
-		if !slices.ContainsFunc(out, func(c records.Cell) bool { return c.ID() == f.Cell.ID() }) {
-			out = append(out, f.Cell)
-		}
-	}
-	slices.SortStableFunc(out, func(a, b records.Cell) int { return b.Services - a.Services })
-	return out
+	return largestFirst(s.Faults, func(f FaultResult) records.Cell { return f.Cell })
 }
 
 // FaultsOf returns a cell's fault names in order, and the series with any fault, in the order of the collection.

@@ -276,25 +276,16 @@ func (s *Summary) ProbedDeeply() bool {
 // NodeMethods are the methods of first packets in one system call, as in PacketCost.Method.
 var NodeMethods = []string{records.MethodName(""), raw.MethodConnect}
 
+func (s *Summary) packetsBy(methods []string) []PacketCost {
+	return slices.DeleteFunc(slices.Clone(s.Packets), func(p PacketCost) bool { return !slices.Contains(methods, p.Method) })
+}
+
 // PacketCells are the cells with first packets of some methods, the largest first.
 func (s *Summary) PacketCells(methods ...string) []records.Cell {
-	var out []records.Cell
-	for _, p := range s.Packets {
-		if slices.Contains(methods, p.Method) && !slices.ContainsFunc(out, func(c records.Cell) bool { return c.ID() == p.Cell.ID() }) {
-			out = append(out, p.Cell)
-		}
-	}
-	slices.SortStableFunc(out, func(a, b records.Cell) int { return b.Services - a.Services })
-	return out
+	return largestFirst(s.packetsBy(methods), func(p PacketCost) records.Cell { return p.Cell })
 }
 
 // PacketsOf returns a cell's costs by some methods, in the order of the series.
 func (s *Summary) PacketsOf(cell records.Cell, methods ...string) []PacketCost {
-	var out []PacketCost
-	for _, p := range s.Packets {
-		if slices.Contains(methods, p.Method) && p.Cell.ID() == cell.ID() {
-			out = append(out, p)
-		}
-	}
-	return out
+	return slices.DeleteFunc(s.packetsBy(methods), func(p PacketCost) bool { return p.Cell.ID() != cell.ID() })
 }
