@@ -83,6 +83,7 @@ func available(t *testing.T, names ...string) []string {
 
 // The lab's own proxier violates no invariant, and every invariant that applies to it is checked twice.
 func TestCheckFindsNothing(t *testing.T) {
+	measures(t)
 	subjects := available(t, "synclab/iptables-legacy-tree", "synclab/iptables-nft", "synclab/nftables")
 	records := runChecked(t, subjects, "")
 	for _, subject := range subjects {
@@ -113,6 +114,7 @@ func TestCheckFindsNothing(t *testing.T) {
 // External writes are found if the subject does not repair them (k/k#129128). Every violation has the command that
 // reproduces it.
 func TestCheckFindsAFlush(t *testing.T) {
+	measures(t)
 	const subject = "kube-proxy/iptables-legacy"
 	needKubeProxy(t)
 	records := runChecked(t, available(t, subject), `  - create: {}
@@ -161,6 +163,7 @@ exit 1
 // A tool that leaves a table half written is found, although the proxier repairs the table: the tables before and after
 // the failed restore show it. Without faults of restores, only converged tables are checked.
 func TestCheckFindsABrokenRestore(t *testing.T) {
+	skipShort(t)
 	const tool, subject = "iptables-legacy-restore", "synclab/iptables-legacy"
 	subjects := available(t, subject)
 	if len(subjects) == 0 {

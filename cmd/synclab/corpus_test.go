@@ -37,6 +37,7 @@ const atOnce = 4
 // TestCorpusOfObjects takes each input through the commands. testdata/corpus.txt has the outcomes: the status, and the
 // lines on what was left out.
 func TestCorpusOfObjects(t *testing.T) {
+	skipShort(t)
 	dir, err := filepath.Abs(corpusFolder)
 	if err != nil {
 		t.Fatal(err)

@@ -194,6 +194,7 @@ func answers(t *testing.T, api, query string) bool {
 // Each query of the dashboard has an answer in a real Prometheus, which scrapes a run, a proxier's metrics and the
 // exported report of a run.
 func TestDashboard(t *testing.T) {
+	skipShort(t)
 	asked := queries(t)
 	program, err := exec.LookPath("prometheus")
 	if err != nil {

@@ -100,10 +100,11 @@ func TestDiffOutput(t *testing.T) {
 
 // Two small equal runs on a real kernel have the same counts, and a table.
 func TestDiffOfRuns(t *testing.T) {
+	measures(t)
 	var dirs []string
 	for i := range 2 {
 		out := filepath.Join(t.TempDir(), fmt.Sprint("run-", i))
-		status, stdout, stderr := invoke(t, "run", "cold-start", "--services", "30", "--reps", "4", "--out", out)
+		status, stdout, stderr := invoke(t, "run", "cold-start", noWaits, "--services", "30", "--reps", "4", "--out", out)
 		if strings.Contains(stderr, "not available") && os.Getenv("SYNCLAB_REQUIRE_NAMESPACE") == "" {
 			t.Skip(stderr)
 		}

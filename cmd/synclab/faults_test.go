@@ -55,6 +55,7 @@ func smallFaults(t *testing.T) (file string) {
 
 // Each fault happens, is detected and repaired, and leaves nothing behind.
 func TestFaults(t *testing.T) {
+	measures(t)
 	for _, name := range []string{"synclab/iptables-legacy", "synclab/iptables-nft-tree", "synclab/nftables"} {
 		t.Run(name, func(t *testing.T) {
 			about, err := subject.Parse(name)

@@ -65,9 +65,10 @@ func TestHistoryStatus(t *testing.T) {
 
 // TestHistoryFile: complete runs are appended, and a file that is no history is refused before anything runs.
 func TestHistoryFile(t *testing.T) {
+	measures(t)
 	file := filepath.Join(t.TempDir(), "history.jsonl")
 	for range 2 {
-		status, _, stderr := invoke(t, "run", "cold-start", "--services", "10", "--reps", "1", "--out", filepath.Join(t.TempDir(), "run"), "--history", file)
+		status, _, stderr := invoke(t, "run", "cold-start", noWaits, "--services", "10", "--reps", "1", "--out", filepath.Join(t.TempDir(), "run"), "--history", file)
 		if strings.Contains(stderr, "not available") && os.Getenv("SYNCLAB_REQUIRE_NAMESPACE") == "" {
 			t.Skip(stderr)
 		}

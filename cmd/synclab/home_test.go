@@ -15,13 +15,14 @@ import (
 
 // Without HOME, as in many containers and CI jobs, runs work with both feeds. Built programs go to the temporary folder.
 func TestRunWithoutHome(t *testing.T) {
+	skipShort(t)
 	env := slices.DeleteFunc(os.Environ(), func(set string) bool {
 		name, _, _ := strings.Cut(set, "=")
 		return name == "HOME" || strings.HasPrefix(name, "XDG_") || name == "GOCACHE" || name == "GOPATH"
 	})
 	temporary := t.TempDir()
 	for _, feed := range []string{"informers", "api"} {
-		cmd := exec.Command(os.Args[0], "run", "cold-start", "--services", "5", "--reps", "1", "--feed", feed,
+		cmd := exec.Command(os.Args[0], "run", "cold-start", noWaits, "--services", "5", "--reps", "1", "--feed", feed,
 			"--subjects", "synclab/nftables", "--out", filepath.Join(temporary, feed))
 		cmd.Env = append(slices.Clone(env), envProgram+"=1", "TMPDIR="+temporary)
 		text, err := cmd.CombinedOutput()

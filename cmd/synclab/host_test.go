@@ -106,6 +106,7 @@ func unlike(a, b map[string]string) []string {
 
 // A run does not change the host, even if it is killed. SYNCLAB_TEST_HOST=whole tests every subject, and faults.
 func TestRunLeavesTheHost(t *testing.T) {
+	skipShort(t)
 	whole := os.Getenv("SYNCLAB_TEST_HOST") == "whole"
 	temporary, out, mark := t.TempDir(), t.TempDir(), fmt.Sprint(os.Getpid(), "-", time.Now().UnixNano())
 	program := func(args ...string) *exec.Cmd {
@@ -118,7 +119,7 @@ func TestRunLeavesTheHost(t *testing.T) {
 		subjects, soaked, scenarios = everySubject(), everySubject(), "2"
 	}
 	runs := [][]string{
-		{"compare", "cold-start", "--services", "10", "--reps", "1", "--subjects", subjects, "--out", filepath.Join(out, "compare")},
+		{"compare", "cold-start", noWaits, "--services", "10", "--reps", "1", "--subjects", subjects, "--out", filepath.Join(out, "compare")},
 		{"soak", "--seeds", scenarios, "--duration", "5s", "--services", "30", "--subjects", soaked, "--minimize", "0s", "--out", filepath.Join(out, "soak")},
 	}
 	if whole {
@@ -181,7 +182,7 @@ func TestRunLeavesTheHost(t *testing.T) {
 	if !begun() {
 		t.Error("the killed processes left nothing: this shows nothing")
 	}
-	text, err := program("run", "cold-start", "--services", "10", "--reps", "1", "--subjects", "synclab/nftables", "--out", filepath.Join(out, "next")).CombinedOutput()
+	text, err := program("run", "cold-start", noWaits, "--services", "10", "--reps", "1", "--subjects", "synclab/nftables", "--out", filepath.Join(out, "next")).CombinedOutput()
 	if err != nil {
 		t.Fatalf("the run after it: %v\n%s", err, text)
 	}

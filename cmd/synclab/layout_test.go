@@ -9,6 +9,7 @@ import (
 // A subject that is restarted with another layout writes that layout. Under the race detector: nothing of the previous
 // subject process reads the layout.
 func TestRestartWithAnotherLayout(t *testing.T) {
+	measures(t)
 	for _, feed := range []string{raw.FeedAPI, raw.FeedInformers} {
 		t.Run(feed, func(t *testing.T) {
 			subjects := available(t, "synclab/iptables-legacy")

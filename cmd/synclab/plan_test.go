@@ -15,8 +15,9 @@ import (
 // A plan measures, answers in words and in a table, and writes a folder with everything. The same question again uses its
 // cells. Its page is made again from its folder.
 func TestPlan(t *testing.T) {
-	t.Chdir(t.TempDir())
-	args := []string{"plan", "--services", "20", "--endpoints", "2", "--churn", "0.4", "--nodes", "5", "--subjects", "synclab/nftables", "--budget", "5s", "--no-png", "--check"}
+	measures(t)
+	args := []string{"plan", "--services", "20", "--endpoints", "2", "--churn", "0.4", "--nodes", "5", "--subjects", "synclab/nftables", "--budget", "5s", "--no-png", "--check", "--out", filepath.Join(t.TempDir(), "plan"),
+		"--npl-p99", "10s", "--first-packet-p99", "1s", "--first-sync", "1m"} // as other tests run beside it
 	status, stdout, stderr := invoke(t, args...)
 	if strings.Contains(stderr, "not available") && os.Getenv("SYNCLAB_REQUIRE_NAMESPACE") == "" {
 		t.Skip(stderr)
@@ -44,7 +45,7 @@ func TestPlan(t *testing.T) {
 	if cells := a.Subjects[0].Cells; len(cells) == 0 || cells[0].Values[plan.Start].V <= 0 || cells[0].Values[plan.Latency].V <= 0 || cells[0].Values[plan.Memory].V <= 0 {
 		t.Errorf("cells %+v", cells)
 	}
-	status, stdout, stderr = invoke(t, append(args, "--out", dir, "-o", "json")...) // its own folder: the plan goes on
+	status, stdout, stderr = invoke(t, append(args, "-o", "json")...) // its own folder: the plan goes on
 	if status != exitDone || !strings.Contains(stderr, "cells of the same question are in "+dir) {
 		t.Fatalf("again: status %d\n%s%s", status, stdout, stderr)
 	}

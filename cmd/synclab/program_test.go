@@ -30,6 +30,21 @@ func TestMain(m *testing.M) {
 // envProgram makes the test binary the program, for any arguments.
 const envProgram = "SYNCLAB_TEST_PROGRAM"
 
+// measures is for tests that run subjects. They wait for most of their time, so they run beside each other.
+func measures(t *testing.T) {
+	t.Helper()
+	skipShort(t)
+	t.Parallel()
+}
+
+// skipShort skips a test that takes seconds if there is no time for it.
+func skipShort(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: it takes seconds")
+	}
+}
+
 // runScenario runs a small scenario and reads its records. If the machine was too busy for flows that bypass the rules,
 // it runs once more.
 func runScenario(t *testing.T, args ...string) (raw.Run, []raw.Record) {
@@ -41,6 +56,9 @@ func runScenario(t *testing.T, args ...string) (raw.Run, []raw.Record) {
 	}
 	return run, records
 }
+
+// noWaits shortens the waits of a scenario between isolated changes.
+const noWaits = "--set=proxy.minSyncPeriod=20ms"
 
 // patience is a --max-time that no subject may exceed. Then a subject that does not converge ends with its own errors.
 const patience = "--max-time=3m"
@@ -95,6 +113,7 @@ func count(records []raw.Record, subject string, metric raw.Metric) int {
 // A proxier in a separate process is measured from outside, and reports its phases itself. The kernel has as many rules
 // as the closed form.
 func TestRunThroughTheAPI(t *testing.T) {
+	measures(t)
 	var subjects []string
 	for _, about := range subject.Own() {
 		if about.Available() == nil {
@@ -141,6 +160,7 @@ func TestRunThroughTheAPI(t *testing.T) {
 // Backend userspace is measured by its rules and its endpoint log, in both families: cold start, changes, a restart, and
 // handshakes of either protocol. A change of endpoints runs no tool.
 func TestUserspaceIsMeasured(t *testing.T) {
+	measures(t)
 	const name = "synclab/userspace"
 	if about, err := subject.Parse(name); err != nil || about.Available() != nil {
 		t.Skip(err, about.Available())
@@ -191,6 +211,7 @@ func TestUserspaceIsMeasured(t *testing.T) {
 // A subject whose rules no reader knows is measured by packets: its start, isolated changes and churn. Here it is backend
 // userspace, which the lab would know by its name.
 func TestUnknownRulesAreMeasuredByPackets(t *testing.T) {
+	measures(t)
 	const name = "exec:mine"
 	if about, err := subject.Parse("synclab/userspace"); err != nil || about.Available() != nil {
 		t.Skip(err, about.Available())
@@ -229,6 +250,7 @@ func TestUnknownRulesAreMeasuredByPackets(t *testing.T) {
 // With Cilium's programs for sockets, flows reach endpoints, also while the control plane restarts, and first packets take
 // their time. No cgroup is left.
 func TestCiliumCarriesPackets(t *testing.T) {
+	measures(t)
 	const name = "cilium/lb"
 	if err := errors.Join(visible.HasBPF(), cgroup.MayJoin()); err != nil {
 		t.Skip(err)
@@ -267,11 +289,12 @@ func TestCiliumCarriesPackets(t *testing.T) {
 // The tools of another root are used by all subjects, and a root without tools is refused before anything runs. Here it is
 // this machine's own root: only the loader's links differ.
 func TestToolsOfAnotherRoot(t *testing.T) {
+	skipShort(t) // not beside others: such a subject changes the environment of this process
 	const name = "synclab/iptables-legacy"
 	if about, err := subject.Parse(name); err != nil || about.Available() != nil {
 		t.Skip(err, about.Available())
 	}
-	run, records := runScenario(t, "run", "cold-start", "--services", "10", "--subjects", name+",synclab/iptables-nft", "--feed", "api", "--tools", "/")
+	run, records := runScenario(t, "run", "cold-start", noWaits, "--services", "10", "--subjects", name+",synclab/iptables-nft", "--feed", "api", "--tools", "/")
 	if count(records, name, raw.ColdStart) != 1 || count(records, name, raw.ToolCalls) == 0 || !strings.Contains(run.Versions.IPTablesLegacy, "legacy") {
 		t.Errorf("versions %+v, %d cold starts", run.Versions, count(records, name, raw.ColdStart))
 	}

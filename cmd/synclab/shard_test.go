@@ -17,6 +17,7 @@ import (
 
 // A sweep in three shards measures the same passes as in one piece, and its report has the same rule counts.
 func TestShardsAreTheSweep(t *testing.T) {
+	measures(t)
 	dir := t.TempDir()
 	const file = "testdata/tiny.yaml"
 	subjects := "synclab/nftables"

@@ -38,6 +38,7 @@ steps:
 // One kube-proxy replaces another under traffic, and is replaced again: each takes over, nothing is misrouted, and the
 // report names what the modes do differently.
 func TestMigrate(t *testing.T) {
+	measures(t)
 	needKubeProxy(t)
 	run, records := runScenario(t, "migrate", "--from", "kube-proxy/iptables-nft", "--to", "kube-proxy/nftables", "--services", "20", "--reps", "1", patience)
 	if len(run.Subjects) != 1 || run.Subjects[0] != "kube-proxy/iptables-nft" {
@@ -78,6 +79,7 @@ func TestMigrate(t *testing.T) {
 
 // Two backends of one proxier send real packets to the same places. A flushed table is found: nothing answers behind it.
 func TestVerdictsByPackets(t *testing.T) {
+	measures(t)
 	const a, b = "synclab/nftables", "synclab/iptables-legacy"
 	for _, name := range []string{a, b} {
 		if s, err := subject.Parse(name); err != nil || s.Available() != nil {
@@ -131,6 +133,7 @@ func TestVerdictsByPackets(t *testing.T) {
 // Flows are answered in every network of pods, and the trace has the devices of that network in the order of the way there
 // and back.
 func TestPodNetworks(t *testing.T) {
+	measures(t)
 	const subject = "synclab/nftables"
 	out := filepath.Join(t.TempDir(), "run")
 	status, stdout, stderr := invoke(t, "run", "pod-networks", "--trace", "--subjects", subject, "--services", "20", "--set", "steps.2.probe.samples=20", "--reps", "1", "--out", out)
@@ -166,6 +169,7 @@ func TestPodNetworks(t *testing.T) {
 
 // Flows that begin while rules change are all answered, by correct endpoints; connections survive.
 func TestFlowsSurviveChanges(t *testing.T) {
+	measures(t)
 	var subjects []string
 	for _, name := range []string{"synclab/nftables", "synclab/iptables-legacy-tree"} {
 		if subject, err := subject.Parse(name); err == nil && subject.Available() == nil {

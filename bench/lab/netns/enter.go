@@ -225,6 +225,7 @@ func loopbackUp() error {
 // TB is the part of testing.TB that Fresh needs.
 type TB interface {
 	Helper()
+	Skip(args ...any)
 	Fatalf(format string, args ...any)
 	Cleanup(func())
 }
@@ -233,6 +234,9 @@ type TB interface {
 // namespace has only lo. Children started by this goroutine are in it; other goroutines are not.
 func Fresh(t TB) {
 	t.Helper()
+	if short() {
+		t.Skip("-short: without a namespace")
+	}
 	if !Inside() {
 		t.Fatalf("netns.Fresh outside a namespace made by Synclab: call netns.TestMain in the package's TestMain")
 	}

@@ -3,6 +3,7 @@ package netns
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -232,6 +233,9 @@ func TestMain(m Runner) int {
 	if IsGuest() {
 		RunGuest()
 	}
+	if flag.Parse(); short() {
+		return m.Run()
+	}
 	if Inside() {
 		lab, err := Enter()
 		if err != nil {
@@ -266,6 +270,12 @@ func TestMain(m Runner) int {
 		fmt.Fprintln(os.Stderr, "FAIL:", err)
 	}
 	return ExitCode(err)
+}
+
+// short reports whether this is a test binary with -short, whose tests do without a namespace.
+func short() bool {
+	f := flag.Lookup("test.short")
+	return f != nil && f.Value.String() == "true"
 }
 
 // benchmarksAlone disables all tests in a test binary's arguments if they select benchmarks but no tests.
