@@ -11,7 +11,8 @@ import (
 )
 
 // Objects is one state of the cluster: everything that a Service proxy watches. Each list is sorted by namespace, then
-// by name, whatever made it (the generator, a dump, manifests, a World). So equal states are equal byte for byte.
+// by name, whatever made it (the generator, a dump, manifests, a World), but for the first Node: proxies run on it. So equal
+// states are equal byte for byte.
 type Objects struct {
 	Services []*corev1.Service
 	Slices   []*discoveryv1.EndpointSlice
@@ -20,9 +21,15 @@ type Objects struct {
 
 // Sort puts every list into the documented order.
 func (o *Objects) Sort() {
+	SortByName(o.Nodes)
+	o.SortOthers()
+}
+
+// SortOthers sorts all but the first Node, on which proxies run.
+func (o *Objects) SortOthers() {
 	SortByName(o.Services)
 	SortByName(o.Slices)
-	SortByName(o.Nodes)
+	SortByName(o.Nodes[min(1, len(o.Nodes)):])
 }
 
 func SortByName[T metav1.Object](objects []T) {

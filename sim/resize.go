@@ -57,7 +57,7 @@ func Resize(o *Objects, n int) (resized *Objects, without int) {
 			r.add(s, slicesOf[nameOf(s)], copied, pods)
 		}
 	}
-	r.out.Sort()
+	r.out.SortOthers()
 	return r.out, r.without
 }
 

@@ -32,7 +32,7 @@ var (
 	}
 )
 
-// host is what an endpoint needs from its Node. All endpoints of the Node share it.
+// host is what an endpoint needs from its Node. Endpoints that were handed out point into it: replace it, never write to it.
 type host struct {
 	name  string
 	zone  string

@@ -124,12 +124,7 @@ const (
 // slice by slice, and later are removed. The Nodes are removed last. No pods replace the lost ones.
 func (w *World) NodeLoss(step scenarios.NodeLoss) (sim.Trace, error) {
 	n := cmp.Or(step.Nodes, 1)
-	var able []*host
-	for i, h := range w.hosts {
-		if h.name != "node-0" && (i > 0 || w.hasHost("node-0")) {
-			able = append(able, h)
-		}
-	}
+	able := w.hosts[min(1, len(w.hosts)):]
 	if n < 0 {
 		return nil, fmt.Errorf("nodeLoss: %d nodes: want no negative value", n)
 	}
@@ -168,10 +163,6 @@ func (w *World) NodeLoss(step scenarios.NodeLoss) (sim.Trace, error) {
 		return lost[node.Name]
 	})
 	return w.finish(t), nil
-}
-
-func (w *World) hasHost(name string) bool {
-	return slices.ContainsFunc(w.hosts, func(h *host) bool { return h.name == name })
 }
 
 // loss returns both edits that lost Nodes cause in a workload: set, then drop.

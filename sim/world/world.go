@@ -39,7 +39,7 @@ type World struct {
 		ready, unready, draining, stopping discoveryv1.EndpointConditions
 	}
 
-	hosts     []*host // Nodes that take pods, in order
+	hosts     []*host // Nodes that take pods, in order; the first is that of the proxies
 	nodes     []*corev1.Node
 	live      []*workload // Services, in the order of creation
 	strays    []*discoveryv1.EndpointSlice
@@ -155,7 +155,7 @@ func (w *World) Objects() *sim.Objects {
 		}
 	}
 	o.Slices = append(o.Slices, w.strays...)
-	o.Sort()
+	o.SortOthers()
 	return o
 }
 

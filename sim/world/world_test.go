@@ -311,6 +311,29 @@ func TestNodeLoss(t *testing.T) {
 	}
 }
 
+// Proxies run on the first of the given Nodes, whatever the names are. It stays the first, and is never lost.
+func TestChosenNode(t *testing.T) {
+	given := generate(t, mixed(30, "IPv4"), 1)
+	i := slices.IndexFunc(given.Nodes, func(n *corev1.Node) bool { return n.Name == "node-2" })
+	chosen := given.Nodes[i]
+	given.Nodes = slices.Insert(slices.Delete(given.Nodes, i, i+1), 0, chosen)
+	for seed := range uint64(5) {
+		w := WorldOf(given, seed)
+		if _, err := w.NodeLoss(scenarios.NodeLoss{Nodes: len(given.Nodes) - 1}); err != nil {
+			t.Fatal(err)
+		}
+		if left := w.Objects().Nodes; len(left) != 1 || left[0].Name != "node-2" {
+			t.Errorf("seed %d: %d nodes left, the first is %s", seed, len(left), left[0].Name)
+		}
+	}
+	if first := WorldOf(given, 1).Objects().Nodes[0].Name; first != "node-2" {
+		t.Errorf("proxies run on %s", first)
+	}
+	if larger, _ := sim.Resize(given, 60); larger.Nodes[0].Name != "node-2" {
+		t.Errorf("in a larger cluster, proxies run on %s", larger.Nodes[0].Name)
+	}
+}
+
 func TestStepsRefuse(t *testing.T) {
 	w := created(t, scenarios.Shape{Services: 3, Types: map[string]float64{"ExternalName": 1}}, 1)
 	for want, step := range map[string]func() (sim.Trace, error){
