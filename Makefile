@@ -138,10 +138,16 @@ regressions: deps build ## run scenarios of known kube-proxy bugs: synclab has n
 	SYNCLAB_ALL_REGRESSIONS=1 go test -count=1 -v -run '^TestRegressions' ./cmd/synclab
 
 # Uncached: the results depend on the kernel and on the tools, which go test does not know of.
+.PHONY: check
+check: ## build, vet, and the tests that take less than seconds: without namespaces and kube-proxy
+	go vet ./...
+	go test -short ./...
+
 .PHONY: test
+# Tests that measure wait for most of their time: more packages at once than CPUs.
 test: deps build ## run all tests, also those in network namespaces and with kube-proxy
 	@bin/synclab build kube-proxy || echo "without it, the tests that need kube-proxy are skipped"
-	go run ./scripts/gotest $(if $(SKIPS),-skips $(SKIPS)) $(if $(LATER),-later $(LATER)) -count=1 -timeout 20m ./...
+	go run ./scripts/gotest $(if $(SKIPS),-skips $(SKIPS)) $(if $(LATER),-later $(LATER)) -count=1 -timeout 20m -p $$((2 * $$(nproc))) -parallel 6 ./...
 
 .PHONY: random
 random: deps ## run the random tests with other seeds than make test, from SEED (1000) on, for MINUTES, each package at least once

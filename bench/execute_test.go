@@ -36,6 +36,9 @@ type trial struct {
 
 func newTrial(t *testing.T, scenario string, services int, sets ...string) *trial {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	s, err := scenarios.Load(scenario, append(quick[:len(quick):len(quick)], sets...), scenarios.Sizes{Services: services, Endpoints: 3})
 	if err != nil {
 		t.Fatal(err)
@@ -158,6 +161,9 @@ var units = map[raw.Metric]string{
 }
 
 func TestExecute(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	const services, events = 20, 10
 	tr := newTrial(t, "steady-churn", services, "shape.protocols.UDP=0.5", "steps.churn.rate=10",
 		"steps.churn.events="+strconv.Itoa(events), "steps.probe.samples=20", "steps.probe.positions=3")
@@ -193,6 +199,9 @@ func TestExecute(t *testing.T) {
 
 // Restores are killed, fail, and find the lock taken: no change is lost.
 func TestExecuteFlakyRestore(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	const events = 8
 	sets := []string{}
 	for _, step := range []int{3, 6, 9} {
@@ -257,6 +266,9 @@ func TestExecuteMixedTypes(t *testing.T) {
 
 // Objects from manifests replace the scenario's shape, and the installed rules can be printed.
 func TestExecuteManifests(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	const folder = "../sim/manifests/testdata/manifests/"
 	objects, err := manifests.ReadObjects([]string{
 		folder + "ngx.yaml", folder + "nginx-demo.yaml", folder + "whoami.yaml", folder + "everything.yaml",

@@ -23,7 +23,7 @@ func kubeProxy(t *testing.T) string {
 	switch {
 	case err == nil:
 	case errors.Is(err, upstream.ErrNotBuilt) && os.Getenv("SYNCLAB_REQUIRE_KUBE_PROXY") == "":
-		t.Skip("no kube-proxy here; 'make kube-proxy' builds it")
+		t.Skip("no kube-proxy here; 'synclab build kube-proxy' builds it")
 	default:
 		t.Fatal(err)
 	}
@@ -47,6 +47,9 @@ var kubeProxies = []string{"kube-proxy/iptables-legacy", "kube-proxy/iptables-nf
 
 // All outside metrics are recorded for each backend of kube-proxy, and every change is accounted for.
 func TestKubeProxyIsMeasured(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	tr := newOutsideTrial(t, "steady-churn", kubeProxies, "steps.react.count=3", "steps.churn.events=5", "steps.churn.rate=5", "steps.probe.samples=20")
 	tr.mustExecute()
 	if tr.run.Feed != raw.FeedAPI || !strings.HasPrefix(tr.run.Versions.KubeProxy, "v1.") {
@@ -98,6 +101,9 @@ func TestKubeProxyIsMeasured(t *testing.T) {
 
 // A subject that is restarted, or whose restores fail, converges again, and the run records it.
 func TestKubeProxyAfterRestartAndFailures(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	for _, scenario := range []string{"restart", "flaky-restore"} {
 		t.Run(scenario, func(t *testing.T) {
 			tr := newOutsideTrial(t, scenario, kubeProxies[:1])
@@ -291,6 +297,9 @@ func TestSubjectThatEnds(t *testing.T) {
 // All subjects serve exactly the scenario's families: kube-proxy writes no IPv6 rules in an IPv4 cluster. Records have
 // the subject's name with its suffix, and all isolated changes are seen.
 func TestSameFamilies(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	const subject = "kube-proxy/nftables+gogc50"
 	tr := newOutsideTrial(t, "cold-start", []string{subject}, "steps.react.count=2")
 	var rules string

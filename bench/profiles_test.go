@@ -37,6 +37,9 @@ func TestProfileIsRefused(t *testing.T) {
 
 // A run with profiles measures each cell with and without samples. The profile has the syncs of the subject and its tool.
 func TestProfile(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	if err := profile.Check(); err != nil {
 		t.Skip(err)
 	}

@@ -11,6 +11,9 @@ import (
 
 // Benchmarks write the rules that a run writes.
 func TestBenchmarksWriteTheRulesOfRuns(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	const services = 30
 	tr := newTrial(t, "cold-start", services)
 	tr.options.Scenario.Shape.Endpoints.Count = rigtest.Endpoints

@@ -37,6 +37,9 @@ func until(t *testing.T, budget time.Duration, imprecise func(asked int) bool) (
 
 // TestUntilPrecise repeats cells until they are precise, and not beyond the budget.
 func TestUntilPrecise(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	if _, reps := until(t, time.Hour, func(asked int) bool { return asked < 3 }); reps != LeastReps+2 {
 		t.Errorf("%d repetitions, want %d", reps, LeastReps+2)
 	}

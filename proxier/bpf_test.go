@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"synclab/bench/seeds"
+	"synclab/internal/seedstest"
 	"synclab/proxier/iptables"
 )
 
@@ -46,7 +46,7 @@ func TestMatchBPFRefused(t *testing.T) {
 	} {
 		for _, commit := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
-				cluster, model := newTreeCluster(seeds.Of(t), corev1.IPv4Protocol), iptables.NewModel(corev1.IPv4Protocol)
+				cluster, model := newTreeCluster(seedstest.Of(t), corev1.IPv4Protocol), iptables.NewModel(corev1.IPv4Protocol)
 				machine := Machine{BPF: true, Accounting: true, RandomFully: true}
 				e := testEngine(t, cluster.family, model, func(o *Options) { o.Layout, o.Machine = iptables.Tree, machine })
 				for range 300 {

@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/lab/netns"
-	"synclab/bench/seeds"
+	"synclab/internal/seedstest"
 	"synclab/proxier/iptables"
 )
 
@@ -22,7 +22,7 @@ func TestFingerprintOfOwnCommits(t *testing.T) {
 		}
 		var clusters []*randomCluster
 		for _, family := range families {
-			clusters = append(clusters, newTreeCluster(seeds.Of(t), family))
+			clusters = append(clusters, newTreeCluster(seedstest.Of(t), family))
 		}
 		var want []iptables.Fingerprint
 		sync := func(n int) {

@@ -14,7 +14,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/utils/ptr"
 
-	"synclab/bench/seeds"
+	"synclab/internal/seedstest"
 	"synclab/proxier/iptables"
 )
 
@@ -227,10 +227,13 @@ func TestStaleChainsOfPredecessor(t *testing.T) {
 
 // A running proxier notices a flush within a sync period and repairs it without any event.
 func TestRunMendsDrift(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	for _, variant := range []iptables.Variant{iptables.Legacy, iptables.Nft} {
 		t.Run(string(variant), func(t *testing.T) {
 			// The proxier's goroutines are in the namespace of the process, as is this one.
-			f := newFaulty(t, variant, newRandomCluster(seeds.Of(t), corev1.IPv4Protocol))
+			f := newFaulty(t, variant, newRandomCluster(seedstest.Of(t), corev1.IPv4Protocol))
 			clear := func() {
 				for _, table := range []string{"nat", "filter", "mangle"} {
 					f.tool("-t", table, "-F")

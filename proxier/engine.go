@@ -181,8 +181,7 @@ func (e *engine) apply(ctx context.Context, s *Sync) error {
 	if result.Full && s.Kind != Full {
 		s.Kind, s.Reason = Full, result.Reason
 	}
-	s.Encode, s.Jumps, s.Runs = result.Encode, result.Jumps, result.Runs
-	s.Installed, s.Sent = result.Installed, result.Sent
+	s.Work = result.Work
 	for port, cause := range result.Refused {
 		s.Refused = append(s.Refused, Refusal{port, cause})
 	}

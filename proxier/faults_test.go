@@ -19,7 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"synclab/bench/lab/netns"
-	"synclab/bench/seeds"
+	"synclab/internal/seedstest"
 	"synclab/proxier/conntrack"
 	"synclab/proxier/iptables"
 )
@@ -62,7 +62,7 @@ func eachVariant(t *testing.T, test func(t *testing.T, f *faulty)) {
 		t.Run(string(variant), func(t *testing.T) {
 			netns.Fresh(t)
 			needsLargeRestores(t, variant)
-			test(t, newFaulty(t, variant, newRandomCluster(seeds.Of(t), corev1.IPv4Protocol)))
+			test(t, newFaulty(t, variant, newRandomCluster(seedstest.Of(t), corev1.IPv4Protocol)))
 		})
 	}
 }

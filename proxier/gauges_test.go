@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 
-	"synclab/bench/seeds"
+	"synclab/internal/seedstest"
 	"synclab/proxier/backend"
 	"synclab/proxier/iptables"
 	"synclab/proxier/kernel"
@@ -81,7 +81,7 @@ func (w subject) installed(t *testing.T, family corev1.IPFamily) map[backend.Tab
 // on an empty kernel, over the rules of an earlier proxier, in batches, and after a sync that failed half way.
 func TestGauges(t *testing.T) {
 	eachSubjectInKernel(t, func(t *testing.T, family corev1.IPFamily, w subject, start func(func(*Options)) *engine) {
-		c := newRandomCluster(seeds.Of(t), family)
+		c := newRandomCluster(seedstest.Of(t), family)
 		var last Sync
 		next := func() *engine {
 			return start(func(o *Options) {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"synclab/bench/lab/netns"
-	"synclab/bench/seeds"
+	"synclab/internal/seedstest"
 	"synclab/proxier/config"
 	"synclab/proxier/nftables"
 )
@@ -20,7 +20,7 @@ func TestNftablesBackend(t *testing.T) {
 	for _, family := range []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol} {
 		t.Run(string(family), func(t *testing.T) {
 			netns.Fresh(t)
-			c := newRandomCluster(seeds.Of(t), family)
+			c := newRandomCluster(seedstest.Of(t), family)
 			full := 0
 			e := testEngine(t, family, nil, func(o *Options) {
 				o.Backend = Nftables
@@ -79,7 +79,7 @@ func TestNftablesChainIsFlushed(t *testing.T) {
 		t.Skip("no nft command for external writes")
 	}
 	netns.Fresh(t)
-	c := newRandomCluster(seeds.Of(t), corev1.IPv4Protocol)
+	c := newRandomCluster(seedstest.Of(t), corev1.IPv4Protocol)
 	e := testEngine(t, corev1.IPv4Protocol, nil, func(o *Options) { o.Backend = Nftables })
 	sync := func() {
 		t.Helper()

@@ -103,7 +103,7 @@ func TestMetricsOfFailedTransactions(t *testing.T) {
 		{nil, 1, 2, 1}, // refused, and repaired within the sync
 		{nil, 0, 2, 1},
 	} {
-		e.postSync.synced(t.Context(), e, &Sync{Kind: Full, Err: c.err, Runs: []backend.Run{{ExitCode: c.exit}, {}}})
+		e.postSync.synced(t.Context(), e, &Sync{Kind: Full, Err: c.err, Work: backend.Work{Runs: []backend.Run{{ExitCode: c.exit}, {}}}})
 		for name, want := range map[string]int{
 			"sync_proxy_rules_nftables_sync_failures_total": c.failed, "sync_proxy_rules_nftables_cleanup_failures_total": c.cleanup,
 			"sync_proxy_rules_iptables_restore_failures_total": 0,

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/lab/netns"
-	"synclab/bench/seeds"
+	"synclab/internal/seedstest"
 	"synclab/proxier/iptables"
 	"synclab/proxier/iptables/rule"
 )
@@ -44,7 +44,7 @@ func TestRealSave(t *testing.T) {
 		if w.backend != Iptables {
 			return // nothing that iptables-save prints
 		}
-		c := newRandomCluster(seeds.Of(t), family)
+		c := newRandomCluster(seedstest.Of(t), family)
 		e := start(func(o *Options) { o.Machine.Accounting = true })
 		for range 300 {
 			c.step(e)

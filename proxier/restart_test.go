@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/lab/netns"
-	"synclab/bench/seeds"
+	"synclab/internal/seedstest"
 	"synclab/proxier/config"
 	"synclab/proxier/iptables"
 )
@@ -19,7 +19,7 @@ func TestRestartsKeepNothingOpen(t *testing.T) {
 	for _, kind := range backends {
 		t.Run(string(kind), func(t *testing.T) {
 			netns.Fresh(t)
-			cluster := newRandomCluster(seeds.Of(t), corev1.IPv4Protocol)
+			cluster := newRandomCluster(seedstest.Of(t), corev1.IPv4Protocol)
 			changed := testEngine(t, corev1.IPv4Protocol, iptables.NewModel(corev1.IPv4Protocol), nil)
 			for range 60 {
 				cluster.step(changed)

@@ -12,7 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"synclab/bench/seeds"
+	"synclab/internal/seedstest"
 	"synclab/proxier/config"
 	"synclab/proxier/conntrack"
 	"synclab/proxier/iptables"
@@ -37,7 +37,7 @@ type runningModel struct {
 func runModel(t *testing.T, failures int) *runningModel {
 	t.Helper()
 	r := &runningModel{
-		model: iptables.NewModel(corev1.IPv4Protocol), cluster: newRandomCluster(seeds.Of(t), corev1.IPv4Protocol),
+		model: iptables.NewModel(corev1.IPv4Protocol), cluster: newRandomCluster(seedstest.Of(t), corev1.IPv4Protocol),
 		flows: &countedFlows{}, failures: failures,
 	}
 	r.model.Fail = func(*iptables.Payload) error {

@@ -18,8 +18,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"synclab/bench/lab/netns"
-	"synclab/bench/seeds"
 	"synclab/bench/verify/walk"
+	"synclab/internal/seedstest"
 	"synclab/proxier/iptables"
 )
 
@@ -139,7 +139,7 @@ func TestNoPacketInBetween(t *testing.T) {
 		for _, layout := range iptables.Layouts {
 			t.Run(fmt.Sprintf("%s/%s", variant, layout), func(t *testing.T) {
 				t.Parallel()
-				rng := rand.New(rand.NewPCG(seeds.Of(t), 3))
+				rng := rand.New(rand.NewPCG(seedstest.Of(t), 3))
 				s := &staged{
 					t: t, cluster: newRandomCluster(rng.Uint64(), corev1.IPv4Protocol), model: iptables.NewModel(corev1.IPv4Protocol),
 					world: walk.NodeAddresses{Local: []netip.Addr{netip.MustParseAddr("172.18.0.2")}},
@@ -169,7 +169,7 @@ func TestRestartInBatches(t *testing.T) {
 		t.Run(string(layout), func(t *testing.T) {
 			netns.Fresh(t)
 			needsLargeRestores(t, iptables.Nft)
-			c := newRandomCluster(seeds.Of(t), corev1.IPv4Protocol)
+			c := newRandomCluster(seedstest.Of(t), corev1.IPv4Protocol)
 			start := func() *engine {
 				host, err := iptables.NewHost(iptables.RestorerOptions{Variant: iptables.Nft, Family: c.family})
 				if err != nil {

@@ -33,16 +33,10 @@ type Sync struct {
 	Started  time.Time `json:"started"`
 	Written  time.Time `json:"written,omitzero"`
 	Finished time.Time `json:"finished"`
-	// Plan, Encode and Jumps are the proxier's phases. Plan begins at Started and includes taking the changes from the
-	// tracker, which merges EndpointSlices. Jumps includes the tools that ran for the base chains.
-	Plan   time.Duration `json:"plan_ns"`
-	Encode time.Duration `json:"encode_ns"`
-	Jumps  time.Duration `json:"jumps_ns"`
-	// Runs are the runs of iptables-restore: one, unless a sync was split or something had to be isolated.
-	Runs []backend.Run `json:"runs,omitempty"`
-	// Installed counts the proxier's rules in the tables, and Sent those that this sync sent; see backend.Result.
-	Installed map[backend.Table]backend.Count `json:"installed,omitempty"`
-	Sent      map[backend.Table]backend.Count `json:"sent,omitempty"`
+	// Plan is the proxier's phase before the backend's. It begins at Started and includes taking the changes from the tracker,
+	// which merges EndpointSlices.
+	Plan time.Duration `json:"plan_ns"`
+	backend.Work
 	// Services and Endpoints are the numbers that are known after the sync.
 	Services  int `json:"services"`
 	Endpoints int `json:"endpoints"`

@@ -15,7 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/lab/netns"
-	"synclab/bench/seeds"
+	"synclab/internal/seedstest"
 	"synclab/proxier/config"
 	"synclab/proxier/iptables"
 	"synclab/proxier/iptables/rule"
@@ -74,7 +74,7 @@ func TestPartialEqualsFull(t *testing.T) {
 	for _, family := range []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol} {
 		t.Run(string(family), func(t *testing.T) {
 			t.Parallel()
-			s := seeds.Of(t)
+			s := seedstest.Of(t)
 			c := newRandomCluster(s, family)
 			faults := rand.New(rand.NewPCG(s, 2))
 			model := iptables.NewModel(family)
@@ -118,7 +118,7 @@ func TestKernelEqualsModel(t *testing.T) {
 			t.Run(string(variant)+"/"+string(family), func(t *testing.T) {
 				netns.Fresh(t)
 				needsLargeRestores(t, variant)
-				c := newRandomCluster(seeds.Of(t), family)
+				c := newRandomCluster(seedstest.Of(t), family)
 				e := hostEngine(t, variant, family, nil)
 				for n := range 600 {
 					c.step(e)

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"synclab/proxier/backend"
 	"synclab/proxier/iptables"
 	"synclab/proxier/tracker"
 )
@@ -24,13 +25,16 @@ func sampleSync() Sync {
 	return Sync{
 		Family: corev1.IPv6Protocol, Seq: 7, Kind: Full, Reason: "drift",
 		Queued: at, Started: at.Add(time.Second), Written: at.Add(2 * time.Second), Finished: at.Add(3 * time.Second),
-		Plan: 1, Encode: 2, Jumps: 3,
-		Runs: []iptables.Run{{
-			Tool: "ip6tables-legacy-restore", Wall: 4, User: 5, System: 6, Bytes: 7, PeakRSS: 8, ExitCode: -1,
-		}},
-		Installed: map[iptables.Table]iptables.Count{iptables.NAT: {Chains: 1, Rules: 2}, iptables.Filter: {Chains: 3, Rules: 4}},
-		Sent:      map[iptables.Table]iptables.Count{iptables.NAT: {Chains: 5, Rules: 6}},
-		Services:  9, Endpoints: 10, Changes: 11, Events: 12, Pending: 13,
+		Plan: 1,
+		Work: backend.Work{
+			Encode: 2, Jumps: 3,
+			Runs: []iptables.Run{{
+				Tool: "ip6tables-legacy-restore", Wall: 4, User: 5, System: 6, Bytes: 7, PeakRSS: 8, ExitCode: -1,
+			}},
+			Installed: map[iptables.Table]iptables.Count{iptables.NAT: {Chains: 1, Rules: 2}, iptables.Filter: {Chains: 3, Rules: 4}},
+			Sent:      map[iptables.Table]iptables.Count{iptables.NAT: {Chains: 5, Rules: 6}},
+		},
+		Services: 9, Endpoints: 10, Changes: 11, Events: 12, Pending: 13,
 		TriggerTimes: []time.Time{at.Add(-time.Second), at},
 		Refused: []Refusal{{
 			Port: tracker.ServicePortName{

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/lab/netns"
-	"synclab/bench/seeds"
+	"synclab/internal/seedstest"
 	"synclab/proxier/iptables"
 )
 
@@ -21,7 +21,7 @@ func TestTreeDrift(t *testing.T) {
 		t.Run(string(variant), func(t *testing.T) {
 			netns.Fresh(t)
 			needsLargeRestores(t, variant)
-			c := newTreeCluster(seeds.Of(t), corev1.IPv4Protocol)
+			c := newTreeCluster(seedstest.Of(t), corev1.IPv4Protocol)
 			e := testEngine(t, c.family, hostOf(t, variant), treeLayout)
 			for range 700 {
 				c.step(e)

@@ -17,8 +17,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"synclab/bench/lab/netns"
-	"synclab/bench/seeds"
 	"synclab/bench/verify/walk"
+	"synclab/internal/seedstest"
 	"synclab/proxier/iptables"
 )
 
@@ -54,9 +54,12 @@ func freshForm(t testing.TB, c *randomCluster, f form) string {
 
 // After any events, some of them in failed syncs, the trees are those that a fresh start would write.
 func TestTreePartialEqualsFull(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	for _, family := range families {
 		t.Run(string(family), func(t *testing.T) {
-			c := newTreeCluster(seeds.Of(t), family)
+			c := newTreeCluster(seedstest.Of(t), family)
 			model := iptables.NewModel(family)
 			e := testEngine(t, family, model, treeLayout)
 			for n := range min(1600, *eventsFlag) {
@@ -91,7 +94,7 @@ func TestTreeInKernel(t *testing.T) {
 			t.Run(string(variant)+"/"+string(family), func(t *testing.T) {
 				netns.Fresh(t)
 				needsLargeRestores(t, variant)
-				c := newTreeCluster(seeds.Of(t), family)
+				c := newTreeCluster(seedstest.Of(t), family)
 				host, err := iptables.NewHost(iptables.RestorerOptions{Variant: variant, Family: family})
 				if err != nil {
 					t.Skip(err)
@@ -280,7 +283,7 @@ func (c *randomCluster) node() netip.Addr {
 // settled returns a cluster after many events, with packets for it.
 func settled(t *testing.T, family corev1.IPFamily) (*randomCluster, *verdicts) {
 	t.Helper()
-	c := newTreeCluster(seeds.Of(t), family)
+	c := newTreeCluster(seedstest.Of(t), family)
 	e := testEngine(t, family, iptables.NewModel(family), nil)
 	for range 800 {
 		c.step(e)
@@ -294,6 +297,9 @@ func settled(t *testing.T, family corev1.IPFamily) (*randomCluster, *verdicts) {
 
 // Every packet has the same outcome in both layouts.
 func TestTreeEqualsClassic(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	for _, family := range families {
 		for range 4 {
 			t.Run(string(family), func(t *testing.T) {
@@ -392,10 +398,13 @@ func TestConversion(t *testing.T) {
 // Trees change in one restore or in many. After each restore, a packet has its outcome from before or from after the
 // sync.
 func TestTreeTransitions(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	for _, family := range families {
 		for _, batch := range []int{0, 40} {
 			t.Run(fmt.Sprintf("%s/batch=%d", family, batch), func(t *testing.T) {
-				c := newTreeCluster(seeds.Of(t), family)
+				c := newTreeCluster(seedstest.Of(t), family)
 				model, restores := iptables.NewModel(family), 0
 				then := func() {}
 				e := testEngine(t, family, watched{model, func(*iptables.Payload) { restores++; then() }}, func(o *Options) {
@@ -446,7 +455,7 @@ var sharedChain = regexp.MustCompile(`(?m)^:(KUBE-TREE-\S+|KUBE-SERVICES|KUBE-NO
 
 // A changed EndpointSlice rewrites no tree chain. A new or removed Service rewrites few.
 func TestTreeTouchesLittle(t *testing.T) {
-	c := newTreeCluster(seeds.Of(t), corev1.IPv4Protocol)
+	c := newTreeCluster(seedstest.Of(t), corev1.IPv4Protocol)
 	model := iptables.NewModel(c.family)
 	var chains []string
 	e := testEngine(t, c.family, watched{model, func(p *iptables.Payload) {

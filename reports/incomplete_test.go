@@ -84,6 +84,9 @@ var shapes = map[string]func(*rand.Rand, []raw.Record) []raw.Record{
 // Every honest incomplete run has a report: repetitions that ended early, subjects that never converged, one of two
 // shards. So has one with extreme values. SYNCLAB_SHAPES sets how many are tried.
 func TestIncompleteRuns(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	tries := len(shapes) * 5 // each of each run
 	if n, err := strconv.Atoi(os.Getenv("SYNCLAB_SHAPES")); err == nil {
 		tries = n

@@ -11,7 +11,7 @@ import (
 // have a text.
 func FuzzLoad(f *testing.F) {
 	for _, name := range libraryNames() {
-		text, err := Text(name)
+		text, err := read(name)
 		if err != nil {
 			f.Fatal(err)
 		}

@@ -190,9 +190,6 @@ func List() []*Scenario {
 	return list
 }
 
-// Text returns the source of a library scenario, with its comments.
-func Text(name string) ([]byte, error) { return read(name) }
-
 // YAML returns the scenario with all defaults written out. Load reads it back as the same scenario.
 func (s *Scenario) YAML() ([]byte, error) {
 	var b bytes.Buffer

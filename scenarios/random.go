@@ -229,6 +229,9 @@ func (d *drawing) round() bool {
 	return true
 }
 
+// randomChanges are the kinds of steps that change something. A new one is drawn by a case in change.
+var randomChanges = []string{"churn", "rollout", "scale", "nodeLoss", "restart"}
+
 // change adds a step that changes the cluster or the subject, and takes between low and high.
 func (d *drawing) change(low, high time.Duration) {
 	took := d.span(low, max(low, high))
@@ -237,7 +240,7 @@ func (d *drawing) change(low, high time.Duration) {
 		d.later, d.spent = 0, d.spent+took
 		return
 	}
-	kinds := slices.DeleteFunc([]string{"churn", "churn", "churn", "churn", "rollout", "scale", "nodeLoss", "restart"}, d.without)
+	kinds := slices.DeleteFunc(slices.Concat([]string{"churn", "churn", "churn"}, randomChanges), d.without)
 	if len(kinds) == 0 {
 		kinds = []string{"churn"} // a round needs a change
 	}

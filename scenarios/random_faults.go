@@ -59,7 +59,7 @@ func (d *drawing) drawFault(kind string) *Fault {
 
 // checkWithout refuses words that Random does not know: a misspelt word would silently leave nothing out.
 func checkWithout(words []string) error {
-	known := slices.Concat([]string{"churn", "rollout", "scale", "nodeLoss", "restart", "fault", "traffic", "check"}, FaultKinds())
+	known := slices.Concat(randomChanges, []string{"fault", "traffic", "check"}, FaultKinds())
 	for _, word := range words {
 		if !slices.Contains(known, word) {
 			return fmt.Errorf("cannot leave out %s: no such kind of step or fault; want some of %s", quote(word), strings.Join(known, ", "))

@@ -3,10 +3,9 @@
 //
 //  1. Objects come from a scenario's shape and a seed (sim/world), from manifests and dumps (sim/manifests), at random with
 //     everything an API server accepts (sim/random), or from a real cluster (sim/capture, sim/live).
-//  2. A World plans a Trace of Changes with due times: Create, Churn, Rollout, Scale, NodeLoss. Same seed, same bytes.
+//  2. A World plans a Trace of Changes with due times. Same seed, same bytes.
 //  3. The cluster of sim/api holds the objects in client-go's fake clientset and applies changes when they are due. Real shared
 //     informers, or the fake API server (sim/front) over HTTP, deliver them. Watches can be disturbed.
-//  4. sim/simulator simulates the sync loop in virtual time, for many nodes and hours.
 //
 // This package has what the others share: Objects, Trace, the API server's defaults and checks, and legacy spellings of addresses.
 //

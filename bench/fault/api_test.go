@@ -135,6 +135,9 @@ func (f *following) change(t *testing.T) {
 
 // TestProxierConvergesAfterFaultsInProcess ends each fault by its time, and clears it earlier.
 func TestProxierConvergesAfterFaultsInProcess(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	for _, kind := range apiFaultKinds() {
 		for _, early := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
@@ -169,6 +172,9 @@ func TestProxierConvergesAfterFaultsInProcess(t *testing.T) {
 
 // TestProxierConvergesAfterFaultsOverHTTP does the same with a proxier that uses the fake API server.
 func TestProxierConvergesAfterFaultsOverHTTP(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	for i, kind := range apiFaultKinds() {
 		for _, early := range []bool{false, true} {
 			t.Run(kind+map[bool]string{true: "/healed"}[early], func(t *testing.T) {
@@ -328,6 +334,9 @@ func TestAnotherFaultOfItsKindBeginsAnew(t *testing.T) {
 // TestProxierConvergesWhateverWatchesDo deletes, recreates, moves and changes Services and EndpointSlices of all forms.
 // Meanwhile watches stall, end, miss, repeat and reorder changes.
 func TestProxierConvergesWhateverWatchesDo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	for seed := range uint64(40) {
 		synctest.Test(t, func(t *testing.T) {
 			objects := random.New(random.Options{Seed: seed, Families: []corev1.IPFamily{corev1.IPv4Protocol}, Services: 20})

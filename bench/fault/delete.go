@@ -28,7 +28,7 @@ import (
 func init() {
 	register(Kind{
 		Name: scenarios.FaultDelete, inject: (*Faults).deleted, lasts: atOnce, shows: objectsBack, removesRules: true,
-		spares:     []spare{withoutTables, withoutFormat, withoutTable},
+		spares:     []spare{onlyMaps, withoutFormat, oneTable},
 		LosesFlows: "perhaps no rule has its Service until the repair",
 	})
 }

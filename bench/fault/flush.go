@@ -16,7 +16,7 @@ import (
 func init() {
 	register(Kind{
 		Name: scenarios.FaultFlush, inject: (*Faults).flushed, lasts: atOnce, shows: objectsBack, removesRules: true,
-		spares:     []spare{withoutTables, withoutTable},
+		spares:     []spare{onlyMaps, oneTable},
 		LosesFlows: "no rule has its Service until the repair",
 	})
 }

@@ -105,10 +105,10 @@ var (
 	withoutTools = spare{"%s runs no tool that the fault could affect", func(e *pass.Env, _ *scenarios.Fault) bool {
 		return !e.About.HasTools()
 	}}
-	withoutTables = spare{"%s writes BPF maps and no tables", func(e *pass.Env, _ *scenarios.Fault) bool {
+	onlyMaps = spare{"%s writes BPF maps and no tables", func(e *pass.Env, _ *scenarios.Fault) bool {
 		return e.About.Carrier == subject.Sockets
 	}}
-	withoutTable = spare{"%s has one table: use table nat", func(e *pass.Env, f *scenarios.Fault) bool {
+	oneTable = spare{"%s has one table: use table nat", func(e *pass.Env, f *scenarios.Fault) bool {
 		return e.About.Nftables() && (f.Table == "filter" || f.Table == "mangle")
 	}}
 	withoutFormat = spare{"how %s writes rules is not known", func(e *pass.Env, _ *scenarios.Fault) bool {

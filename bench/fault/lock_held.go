@@ -18,7 +18,7 @@ import (
 func init() {
 	register(Kind{
 		Name: scenarios.FaultLockHeld, inject: (*Faults).lock, lasts: forTime, shows: changesVisible, FailsRestores: true,
-		spares: []spare{withoutTables, {"%s takes no xtables lock", func(e *pass.Env, _ *scenarios.Fault) bool {
+		spares: []spare{onlyMaps, {"%s takes no xtables lock", func(e *pass.Env, _ *scenarios.Fault) bool {
 			return e.About.KnownBackend() && !e.About.Legacy()
 		}}},
 	})

@@ -178,7 +178,7 @@ func (r *Faults) Reset(ctx context.Context, within time.Duration) error {
 		}
 	}
 	if r.Host.Harness != nil {
-		r.Host.Harness.Visible.Recheck()
+		r.Host.Harness.Watcher.Recheck()
 	}
 	if err := r.Host.Start(ctx, 0); err != nil {
 		return err

@@ -21,7 +21,7 @@ import (
 func init() {
 	register(Kind{
 		Name: scenarios.FaultReference, inject: (*Faults).refer, lasts: untilCleared, shows: eachVisible,
-		spares: []spare{withoutTables, withoutFormat},
+		spares: []spare{onlyMaps, withoutFormat},
 	})
 }
 

@@ -172,7 +172,7 @@ func (r *Faults) start(d *activeFault) {
 	if d.began.IsZero() {
 		d.began = r.Clock.Now()
 	}
-	d.pending = r.Host.Harness != nil && r.Host.Harness.Visible.PendingSince(d.began) > 0
+	d.pending = r.Host.Harness != nil && r.Host.Harness.Watcher.PendingSince(d.began) > 0
 	r.RecordAs(raw.Record{At: d.began.Sub(r.Started).Seconds(), Step: d.step, Fault: d.name}, raw.FaultDuration, d.For.Seconds())
 	d.move(active, d.began)
 	r.mu.Lock()
@@ -215,7 +215,7 @@ func (r *Faults) look(d *activeFault) {
 	upTo := d.upTo()
 	d.mu.Unlock()
 	// Later changes do not count: under continuous churn, some are always pending.
-	if upTo.IsZero() || r.Host.Harness != nil && r.Host.Harness.Visible.PendingSince(upTo) > 0 {
+	if upTo.IsZero() || r.Host.Harness != nil && r.Host.Harness.Watcher.PendingSince(upTo) > 0 {
 		return
 	}
 	d.move(arrived, now)

@@ -92,14 +92,14 @@ func newSlow(t *testing.T) *slow {
 	s.Started = s.Clock.Now()
 	s.Cluster = api.NewCluster(s.Clock)
 	t.Cleanup(s.Cluster.Stop)
-	s.Host.Harness.Visible, err = visible.New(visible.Options{Reader: s.kernel, Seen: func(v visible.VisibleChange) {
+	s.Host.Harness.Watcher, err = visible.New(visible.Options{Reader: s.kernel, Seen: func(v visible.VisibleChange) {
 		s.Visible(v)
 		s.sights <- v
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(s.Host.Harness.Visible.Close)
+	t.Cleanup(s.Host.Harness.Watcher.Close)
 	return s
 }
 

@@ -68,6 +68,9 @@ func TestFlushTable(t *testing.T) {
 
 // No other process gets the lock until it is released. Waiting for it ends with the context.
 func TestTakeLock(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	path := filepath.Join(t.TempDir(), "xtables.lock")
 	release, err := takeLock(t.Context(), path)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 func init() {
 	register(Kind{
 		Name: scenarios.FaultWriter, inject: (*Faults).compete, lasts: forTime, shows: changesVisible,
-		spares: []spare{withoutTables},
+		spares: []spare{onlyMaps},
 	})
 }
 

@@ -14,7 +14,7 @@ import (
 // ciliums are the control plane of Cilium's load balancer. It writes BPF maps, over which package socketlb runs Cilium's
 // programs. Its process waits for commands.
 func ciliums() []Spec {
-	return Spec{Proxier: Cilium, Stdin: "hive/start\n", start: startCilium}.with(
+	return Spec{Proxier: Cilium, OwnOptions: true, Stdin: "hive/start\n", start: startCilium}.with(
 		Mode{mode: "lb", Carrier: Sockets, RulesetReader: visible.Cilium, kernel: hasSockets})
 }
 

@@ -75,7 +75,7 @@ func (s Spec) withSettings(name string) (Spec, error) {
 			s.Policy = runner.TokenBucket
 		case suffix == "tuned":
 			s.Settings = tuned
-		case parts != nil && parts[1] == "config" && s.Config == "" && s.Proxier != Cilium:
+		case parts != nil && parts[1] == "config" && s.Config == "" && !s.OwnOptions:
 			s.Config, s.ConfigFile = parts[2], parts[3]
 			words[1+i] = "config:" + parts[2]
 		case parts != nil && parts[1] == "tools" && s.Tools == "" && s.HasTools():

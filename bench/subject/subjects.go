@@ -39,6 +39,8 @@ type Spec struct {
 	// HasMetrics: it serves metrics under kube-proxy's names, and answers at the health check NodePorts of Services. Exec
 	// subjects may.
 	HasMetrics bool
+	// OwnOptions: it reads no KubeProxyConfiguration.
+	OwnOptions bool
 	// Stdin is what its process reads when it starts.
 	Stdin string
 	start func(Spec, Process) (path string, args, env []string)
@@ -48,7 +50,8 @@ type Spec struct {
 // Mode is what a proxier writes into the kernel, and how. Its name is the second part of a subject's name.
 type Mode struct {
 	mode string
-	// Backend of the proxier; empty if the lab does not know it.
+	// Backend is set only if the subject behaves as kube-proxy's mode of that name: its settings, the names in its rules, and
+	// what its tables have then follow. Empty: the lab does not know it.
 	Backend proxier.BackendKind
 	// Variant of iptables; empty for other backends.
 	Variant iptables.Variant

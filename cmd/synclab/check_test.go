@@ -223,7 +223,7 @@ func needKubeProxy(t *testing.T) {
 	t.Helper()
 	_, _, err := upstream.KubeProxy(t.Context(), upstream.Options{CachedOnly: true})
 	if errors.Is(err, upstream.ErrNotBuilt) && os.Getenv("SYNCLAB_REQUIRE_KUBE_PROXY") == "" {
-		t.Skip("no kube-proxy here; 'make kube-proxy' builds it")
+		t.Skip("no kube-proxy here; 'synclab build kube-proxy' builds it")
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -57,6 +57,7 @@ func runRegression(t *testing.T, scenario, objects string, subjects []string) []
 
 // The lab's own proxier has none of these bugs, with any backend. The scenarios mostly wait, so they run in parallel.
 func TestRegressions(t *testing.T) {
+	measures(t)
 	for _, c := range regressions {
 		t.Run(c.scenario, func(t *testing.T) {
 			subjects := available(t, "synclab/iptables-legacy-tree", "synclab/iptables-nft", "synclab/nftables")
@@ -131,6 +132,7 @@ func checked(records []raw.Record, subject, invariant string) bool {
 
 // Unmodified kube-proxy shows that the scenarios reproduce their bugs.
 func TestRegressionsOfKubeProxy(t *testing.T) {
+	measures(t)
 	const subject = "kube-proxy/iptables-legacy"
 	needKubeProxy(t)
 	for _, c := range regressions {

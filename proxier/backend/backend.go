@@ -58,16 +58,25 @@ type Result struct {
 	// Full: the sync wrote everything. Reason explains why, if the request did not ask for it.
 	Full   bool
 	Reason string
-	// Encode and Jumps are the backend's phases: making the input, and writing the base chains with the tools run for
-	// them.
-	Encode, Jumps time.Duration
-	Runs          []Run
-	// Installed counts the proxier's chains and rules in the tables. Sent counts those that this sync sent: what it
-	// sent twice counts once, and what it removed again does not count. After a full sync both are the same.
-	Sent, Installed map[Table]Count
+	Work
 	// Refused lists the Service ports whose rules differ from the desired ones, because the kernel or the tool refused
 	// them.
 	Refused map[tracker.ServicePortName]error
+}
+
+// Work is what a backend did in a sync. A new count is a field here: it gets into the Sync that the proxier reports, and into
+// the sync log.
+type Work struct {
+	// Encode and Jumps are the backend's phases: making the input, and writing the base chains with the tools run for
+	// them.
+	Encode time.Duration `json:"encode_ns"`
+	Jumps  time.Duration `json:"jumps_ns"`
+	// Runs are the runs of iptables-restore: one, unless a sync was split or something had to be isolated.
+	Runs []Run `json:"runs,omitempty"`
+	// Installed counts the proxier's chains and rules in the tables. Sent counts those that this sync sent: what it
+	// sent twice counts once, and what it removed again does not count. After a full sync both are the same.
+	Installed map[Table]Count `json:"installed,omitempty"`
+	Sent      map[Table]Count `json:"sent,omitempty"`
 }
 
 // Inherited is a UDP frontend as the rules of an earlier proxier redirected it.

@@ -29,7 +29,7 @@ type Kernel struct {
 	ns netns.NsHandle
 }
 
-// NewKernel returns the table of namespace ns. With netns.None(), each call uses the namespace of the calling thread.
+// NewKernel returns the table of namespace ns. With no namespace (None), each call uses the namespace of the calling thread.
 // The caller keeps ownership of the handle and must keep it open.
 func NewKernel(ns netns.NsHandle) *Kernel { return &Kernel{ns: ns} }
 

@@ -18,7 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	"synclab/bench/seeds"
+	"synclab/internal/seedstest"
 	"synclab/proxier/backend"
 	"synclab/proxier/plan"
 	"synclab/proxier/tracker"
@@ -260,7 +260,7 @@ func recount(p *testPlan) map[Table]Count {
 // The Ruleset keeps sums and dispatch chains from sync to sync. They equal those of a new Ruleset, whatever was added,
 // changed, refused, accepted again and committed.
 func TestDerivedState(t *testing.T) {
-	seed := seeds.Of(t)
+	seed := seedstest.Of(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	p := newTestPlan()
 	created := map[int]*corev1.Service{}

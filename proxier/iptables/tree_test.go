@@ -66,6 +66,9 @@ var treeAddresses = map[string]func(rng *rand.Rand) func(base, i int) netip.Addr
 // The rule evaluator counts the rules that a packet crosses from the built-in chain on. They are at most 48 for any
 // destination of 50,000 Services: cluster IP, external IP, load balancer or NodePort.
 func TestTreeDispatch(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	for name, makeAddresses := range treeAddresses {
 		for _, n := range []int{1000, 10_000, 50_000} {
 			if testing.Short() && n > 1000 {

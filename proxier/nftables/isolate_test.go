@@ -221,6 +221,9 @@ func TestOwnNamespace(t *testing.T) {
 // Any number of refused Service ports is found, with a number of trial tables that depends on theirs. If there are no
 // rules yet, the others get theirs meanwhile. The next sync finds the same ones, and a partial sync continues.
 func TestManyRefused(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	for _, x := range []struct{ refused, of int }{{17, 3000}, {40, 3000}, {500, 2500}} {
 		t.Run(fmt.Sprintf("%d of %d", x.refused, x.of), func(t *testing.T) {
 			var ports []*plan.ServicePort

@@ -13,6 +13,9 @@ import (
 // Other programs on the host, such as firewalls, use the nft command, which reads all rules of all tables. It must be
 // able to read and print these.
 func TestNftCommand(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	path, err := exec.LookPath("nft")
 	if err != nil {
 		t.Skip("no nft command")

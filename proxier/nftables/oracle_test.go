@@ -73,6 +73,9 @@ func walked(t *testing.T, w *walk.Walker, p *walk.Packet) walk.Result {
 
 // After partial syncs, every packet ends as in layout classic.
 func TestVerdictsOfClassic(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	packets := 0
 	seeds(t, 20, func(t *testing.T, c *cluster) {
 		settings := c.settings()

@@ -97,6 +97,9 @@ func checkCounts(t *testing.T, r *Ruleset, m *Model) {
 
 // Partial syncs lead to the content of a full sync, whatever happened before.
 func TestPartialIsFull(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	events := 0
 	seeds(t, 30, func(t *testing.T, c *cluster) {
 		settings := c.settings()
@@ -186,6 +189,9 @@ func torn(t *testing.T, before, after *Model, seen int, chains *Model) *walk.Rul
 // With several events in one sync, a packet that read a Service port from the frontend's old class meets that port's
 // new endpoints.
 func TestNoPacketInBetween(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	transitions, transactions, looks := 0, 0, 0
 	seeds(t, 4, func(t *testing.T, c *cluster) {
 		settings := c.settings()
@@ -340,6 +346,9 @@ func TestIdleClasses(t *testing.T) {
 // While a new table and the old one are both at work, packets end as in one of them. The kernel calls the newer one
 // first: of chains with the same priority, the one registered last.
 func TestBothTables(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	packets := 0
 	seeds(t, 5, func(t *testing.T, c *cluster) {
 		settings := c.settings()

@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"synclab/bench/seeds"
+	"synclab/internal/seedstest"
 	"synclab/proxier/tracker"
 )
 
@@ -132,7 +132,7 @@ func TestNoLocalEndpoints(t *testing.T) {
 
 // After any changes, few or many at once, the plan equals a new plan of the final state, in the same order.
 func TestUpdateEqualsNew(t *testing.T) {
-	seed := seeds.Of(t)
+	seed := seedstest.Of(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	node := here
 	p := New(node)

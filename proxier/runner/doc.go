@@ -8,9 +8,8 @@
 //  3. The sync runs. Further requests wait for the next sync.
 //  4. An error schedules a retry with exponential back-off. Success cancels the retry.
 //
-// Schedule is the decision alone: a state machine without goroutines, timers or a clock. Every call gets the time. A
-// discrete-event simulation (sim/simulator) calls it directly, for thousands of nodes in one goroutine. Runner is the loop
-// that waits on a clock and calls the sync. This package imports neither sim nor bench.
+// Schedule is the decision alone: a state machine without goroutines, timers or a clock. Every call gets the time. A plan
+// (reports/plan) plays an hour with it at once. Runner is the loop that waits on a clock and calls the sync.
 //
 // See docs/design/runner.md for the differences from kube-proxy 1.36.
 //

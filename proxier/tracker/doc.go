@@ -12,7 +12,6 @@
 // "Installed" always means the state after the last successful sync. So coalescing and no-op detection stay correct
 // across failures, and post-sync work (conntrack cleanup, latency observation) is never lost with a sync.
 //
-// Pending is the coalescing alone, for any kind of key. Package sim/simulator uses it for thousands of nodes without objects.
 // This package imports neither sim nor bench.
 //
 // A Tracker serves one IP family. It is safe for concurrent use. It contains no rules, chains or clock.

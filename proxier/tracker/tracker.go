@@ -73,7 +73,7 @@ type Tracker struct {
 
 	mu       sync.Mutex
 	services map[types.NamespacedName]*state
-	pending  Pending[types.NamespacedName]
+	pending  pending
 }
 
 // state is the state of one Service.

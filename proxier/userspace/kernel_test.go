@@ -162,6 +162,9 @@ var connected = sync.OnceValue(func() error {
 
 // Real connections reach the endpoints of their Service, one after the other. Removed endpoints get no new ones.
 func TestConnections(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	if err := connected(); err != nil {
 		t.Fatal(err)
 	}

@@ -48,6 +48,9 @@ func terminalDiff(t *testing.T, d *Diff) string {
 }
 
 func TestAccess(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	before, after := reportstest.Pair(t, reportstest.Churning, func(y *reportstest.Run) { y.Subjects[0].Base *= 1.4 })
 	var page bytes.Buffer
 	if err := compared(t, before, after, Options{}).Page(&page); err != nil {
@@ -106,6 +109,9 @@ func TestDiff(t *testing.T) {
 
 // TestDiffNoise: of pairs of equal runs, about one in twenty shows any difference, for any number of figures.
 func TestDiffNoise(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	random := rand.New(rand.NewPCG(1, 2))
 	const pairs = 600
 	wrong, beyond := 0, 0
@@ -200,6 +206,9 @@ func noisyRow(random *rand.Rand, before, after int, noise, times float64) Delta 
 // TestPairs: subjects of one run are paired. What both have in common in a repetition hides no difference, and equal subjects
 // differ no more often than two equal runs.
 func TestPairs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	random := rand.New(rand.NewPCG(3, 4))
 	const pairs, repetitions = 600, 10
 	judged := func(times float64) *Diff {

@@ -36,6 +36,9 @@ func skewed(random *rand.Rand, repetitions, values int, median, between, within 
 // TestCoverage: with a strong repetition effect, the interval contains the median as often as its confidence. The
 // interval of the pooled values, which assumes independence, contains it far less often.
 func TestCoverage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	const trials = 2000
 	for name, draw := range map[string]func(*rand.Rand, int, int, float64, float64, float64) Sample{"log-normal": noisy, "skewed": skewed} {
 		for _, n := range []int{6, 7, 8, 9, 12, 20} {
@@ -67,6 +70,9 @@ func TestCoverage(t *testing.T) {
 // TestCoverageWhenPrecise: repeating until an interval is narrow selects narrow intervals. They still cover often
 // enough.
 func TestCoverageWhenPrecise(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	const trials = 1500
 	for _, between := range []float64{0.02, 0.05, 0.1} {
 		random := rand.New(rand.NewPCG(5, 6))
@@ -102,6 +108,9 @@ func firstOf(s Sample, n int) Sample {
 
 // TestQuantileCoverage: p99 of few values, with and without a repetition effect.
 func TestQuantileCoverage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	const trials = 500
 	z99 := 2.3263478740408408
 	for _, c := range []struct {

@@ -67,6 +67,9 @@ func TestScatter(t *testing.T) {
 
 // TestRates: histories without a change rarely show one, and a regression of 15 % is nearly always found.
 func TestRates(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	const histories = 200
 	random := rand.New(rand.NewPCG(1, 2))
 	alarms, changes := 0, 0
@@ -208,6 +211,9 @@ func folders(t *testing.T, runs int) string {
 
 // TestFiles: folders of runs and a history file that was appended to are the same history, and its page shows it.
 func TestFiles(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	root := folders(t, 8)
 	file := filepath.Join(t.TempDir(), "history.jsonl")
 	if err := Check(file); err != nil {

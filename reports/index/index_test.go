@@ -15,6 +15,9 @@ const summary = `{"title": "steady-churn: 300 Services", "verdict": [{"level": "
 "rows": [{"series": "synclab/nftables", "metric": "reaction", "cell": {"services": 300}, "median": 0.00%D}, {"series": "other", "metric": "reaction", "cell": {"services": 900}, "median": 9}]}`
 
 func TestDocument(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	dir := t.TempDir()
 	write := func(name, text string) {
 		t.Helper()

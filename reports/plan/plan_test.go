@@ -606,6 +606,9 @@ func TestEvents(t *testing.T) {
 }
 
 func TestAccess(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	q := question(legacy.name, nftables.name)
 	a := answer(t, q, map[string][]int{legacy.name: {10000, 20000}, nftables.name: {5000, 7000, 10000}}, legacy, nftables)
 	dir := t.TempDir()

@@ -1,4 +1,4 @@
-// Command random runs the random tests of all packages (those that use package seeds) with one seed after the other for
+// Command random runs the random tests of all packages (those that use package seedstest) with one seed after the other for
 // some minutes, and each package at least once. It prints failures, with the command that reproduces them.
 package main
 
@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-const seedsImport = "synclab/bench/seeds"
+const seedsImport = "synclab/internal/seedstest"
 
 // step is the distance between the seeds of two rounds: no test takes more seeds in a round.
 const step = 1000
@@ -83,7 +83,7 @@ func run(ctx context.Context, length time.Duration, seed uint64, patterns []stri
 	return nil
 }
 
-// find lists the packages whose tests import package seeds.
+// find lists the packages whose tests import package seedstest.
 func find(ctx context.Context, patterns []string) ([]pkg, error) {
 	if len(patterns) == 0 {
 		patterns = []string{"./..."}

@@ -11,13 +11,13 @@ func TestRandomTests(t *testing.T) {
 	dir := t.TempDir()
 	files := map[string]string{
 		"a_test.go": `package a
-func TestOf(t *testing.T) { _ = seeds.Of(t) }
+func TestOf(t *testing.T) { _ = seedstest.Of(t) }
 func TestByHelper(t *testing.T) { t.Run("x", func(t *testing.T) { newRand(t) }) }
 func TestByMethod(t *testing.T) { rig{}.draw(t) }
-func TestOther(t *testing.T) { var seeds int; _ = seeds }
-func BenchmarkOf(b *testing.B) { seeds.Of(b) }`,
+func TestOther(t *testing.T) { var seedstest int; _ = seedstest }
+func BenchmarkOf(b *testing.B) { seedstest.Of(b) }`,
 		"b_test.go": `package a
-func newRand(t *testing.T) { seeds.Several(t, 3) }
+func newRand(t *testing.T) { seedstest.Several(t, 3) }
 func (rig) draw(t *testing.T) { newRand(t) }`,
 	}
 	for name, text := range files {
@@ -53,23 +53,23 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// A package whose tests import package seeds but never use it is an error: its random tests would never run.
+// A package whose tests import package seedstest but never use it is an error: its random tests would never run.
 func TestNoRandomTests(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"go.mod":    "module synclab\n\ngo 1.26\n",
 		"a.go":      "package a\n",
-		"a_test.go": "package a\n\nimport _ \"synclab/bench/seeds\"\n",
+		"a_test.go": "package a\n\nimport _ \"synclab/internal/seedstest\"\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	seeds := filepath.Join(dir, "bench", "seeds")
+	seeds := filepath.Join(dir, "internal", "seedstest")
 	if err := os.MkdirAll(seeds, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(seeds, "seeds.go"), []byte("package seeds\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(seeds, "seedstest.go"), []byte("package seedstest\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	t.Chdir(dir)

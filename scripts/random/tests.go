@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// randomTests returns the tests of a folder that use package seeds, directly or by calls. Functions are identified by
+// randomTests returns the tests of a folder that use package seedstest, directly or by calls. Functions are identified by
 // name only: of two methods with one name, both count if one does.
 func randomTests(dir string) ([]string, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
@@ -57,7 +57,7 @@ func randomTests(dir string) ([]string, error) {
 	return tests, nil
 }
 
-// namesIn returns the names in a function's body. asking: the body itself uses package seeds.
+// namesIn returns the names in a function's body. asking: the body itself uses package seedstest.
 func namesIn(body *ast.BlockStmt) (names []string, asking bool) {
 	if body == nil {
 		return nil, false
@@ -65,7 +65,7 @@ func namesIn(body *ast.BlockStmt) (names []string, asking bool) {
 	ast.Inspect(body, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.SelectorExpr:
-			if x, ok := n.X.(*ast.Ident); ok && x.Name == "seeds" && ast.IsExported(n.Sel.Name) {
+			if x, ok := n.X.(*ast.Ident); ok && x.Name == "seedstest" && ast.IsExported(n.Sel.Name) {
 				asking = true
 			}
 		case *ast.Ident:

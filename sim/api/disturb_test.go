@@ -344,6 +344,9 @@ func TestStopWhileHeld(t *testing.T) {
 
 // TestInformersEndRightWhateverHappens begins and ends disturbances at random while the cluster changes.
 func TestInformersEndRightWhateverHappens(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	for seed := range uint64(30) {
 		synctest.Test(t, func(t *testing.T) {
 			w := worldOf(t, scenarios.Shape{Services: 30}, seed)

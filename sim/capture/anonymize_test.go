@@ -153,6 +153,9 @@ func numbersIn(text string) map[netip.Prefix]bool {
 
 // The output reveals nothing of the original: no name, no address, no specific range.
 func TestNothingSurvives(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	for name, o := range clusters(t) {
 		before := written(t, o)
 		if !strings.Contains(before, brand) {
@@ -241,6 +244,9 @@ func TestNeighboursAreDrawn(t *testing.T) {
 
 // The rules are the same but for their names: the same number in each table, and the same graph of chains.
 func TestSameRules(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	for name, o := range clusters(t) {
 		a, err := newAnonymizer(key(3))
 		if err != nil {

@@ -6,9 +6,9 @@
 //  3. Anonymize, if requested, renames everything and renumbers all addresses. The rules keep their shape and count,
 //     and reveal nothing about the cluster (anonymize.go, addresses.go). It copies the fields on a list, and nothing
 //     else.
-//  4. sim.WriteObjects writes the result, sim.ReadObjects reads it.
+//  4. manifests.WriteObjects writes the result, manifests.ReadObjects reads it.
 //  5. ProxyConfig takes the ConfigMap with kube-proxy's configuration, if the cluster has one.
 //
 // Not modelled: one moment for all kinds. Kinds are listed one after another, so a Service may be newer than its
-// slices. A load balancer without an address gets one when the file is read, like one in a manifest (sim.ReadObjects).
+// slices. A load balancer without an address gets one when the file is read, like one in a manifest (manifests.ReadObjects).
 package capture

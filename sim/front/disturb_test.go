@@ -339,6 +339,9 @@ func (l *lab) follow(t *testing.T, contentType string) (cache.SharedIndexInforme
 
 // TestInformersHearOfDeletionsByRelisting: for all ways to list.
 func TestInformersHearOfDeletionsByRelisting(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	for _, streaming := range []bool{true, false} {
 		clientfeaturestesting.SetFeatureDuringTest(t, clientfeatures.WatchListClient, streaming)
 		l := labOf(t, fewServices(), Options{})
@@ -357,6 +360,9 @@ func TestInformersHearOfDeletionsByRelisting(t *testing.T) {
 // TestInformersThroughDisturbances: each informer ends with exactly the cluster's objects, for all ways to list and
 // encode.
 func TestInformersThroughDisturbances(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	for _, contentType := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
 		for _, streaming := range []bool{true, false} {
 			t.Run(strings.TrimPrefix(contentType, "application/")+map[bool]string{true: "/watchList", false: "/list"}[streaming], func(t *testing.T) {

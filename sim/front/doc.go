@@ -1,7 +1,7 @@
 // Package front is a fake API server: it speaks the Kubernetes API over HTTP for a simulated cluster. It can feed any
 // process that takes a kubeconfig: an unmodified kube-proxy, kubectl, a controller. The way of the data:
 //
-//  1. The Front observes the Cluster (sim.Cluster.Observe): its objects once, then each write, in order. Each resource
+//  1. The Front observes the Cluster (api.Cluster.Observe): its objects once, then each write, in order. Each resource
 //     is a store: the present objects sorted by key, and a ring of its past events.
 //  2. A request is routed (serve.go). apimachinery negotiates its Accept header, and decodes and checks its list
 //     options.

@@ -150,6 +150,9 @@ func TestMaxWatches(t *testing.T) {
 
 // However much is posted, little is kept.
 func TestEventsTakeLittleMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	l := labOf(t, fewServices(), Options{})
 	note := strings.Repeat("x", bodyLimit-200)
 	heap := func() int64 {

@@ -48,6 +48,9 @@ func (l *lab) kubectl(t *testing.T) func(args ...string) *exec.Cmd {
 }
 
 func TestKubectl(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	l := newLab(t, scenarios.Shape{Services: 1200, Nodes: 3, Endpoints: scenarios.Endpoints{Count: 2}, Types: map[string]float64{"NodePort": 0.3, "LoadBalancer": 0.3}}, Options{GitVersion: "v1.36.3", Shift: time.Since(world.Epoch) - time.Hour})
 	kubectl := l.kubectl(t)
 	event := &eventsv1.Event{

@@ -22,6 +22,9 @@ import (
 // TestInformersEndWithTheClustersObjects feeds real shared informers through all faults of watches. They must end with
 // exactly the cluster's objects, for all ways to list.
 func TestInformersEndWithTheClustersObjects(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	for _, contentType := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
 		for _, streaming := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s/watchList=%v", strings.TrimPrefix(contentType, "application/"), streaming), func(t *testing.T) {

@@ -239,6 +239,9 @@ func TestDropWatchesAndClose(t *testing.T) {
 }
 
 func TestWatchInAllEncodings(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	l := labOf(t, fewServices(), Options{})
 	const query = "/api/v1/services?watch=1&timeoutSeconds=1&fieldSelector=metadata.name%3Da"
 	a := l.ask(t, "GET", query, nil)
@@ -272,6 +275,9 @@ func TestWatchInAllEncodings(t *testing.T) {
 // TestSlowWatcherIsDroppedWithoutHoldingOthers: each watcher that reads gets every event. The ring overtakes the one
 // that does not read; that one gets 410 when it reads again. Writes never wait for it.
 func TestSlowWatcherIsDroppedWithoutHoldingOthers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	const fast, changes, history = 3, 4000, 1000
 	l := newLab(t, scenarios.Shape{Services: 20, Endpoints: scenarios.Endpoints{Count: 10}}, Options{History: history, WriteTimeout: time.Hour})
 	l.narrow(t)

@@ -35,6 +35,9 @@ func written(t *testing.T, seed uint64, steps int) string {
 }
 
 func TestRandomClusterIsDeterministic(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	for seed := range uint64(20) {
 		if first, again := written(t, seed, 5), written(t, seed, 5); first != again {
 			t.Fatalf("seed %d gave two clusters", seed)
@@ -82,6 +85,9 @@ func TestRandomClusterIsValid(t *testing.T) {
 // A trace is the whole difference between two states, each change fits the state before, and no object is written to.
 // Over days, objects come and go, and names do not run out.
 func TestRandomClusterStaysSmall(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	c := New(Options{Seed: 1})
 	for range 20_000 {
 		c.Next()
@@ -92,6 +98,9 @@ func TestRandomClusterStaysSmall(t *testing.T) {
 }
 
 func TestRandomClusterTrace(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	for seed := range uint64(50) {
 		c := New(Options{Seed: seed})
 		text := func(o any) string { return fmt.Sprintf("%+v", o) }

@@ -3,11 +3,11 @@
 // compares them with an unmodified kube-proxy in modes iptables and nftables, and with real packets in the kernel. It
 // measures nothing; its tests are its purpose. The way of the data:
 //
-//  1. A seed determines a setting (conform.DrawSetting), a cluster (sim.NewRandomCluster) and the cluster's changes.
+//  1. A seed determines a setting (conform.DrawSetting), a cluster (random.New) and the cluster's changes.
 //  2. Each subject makes rules of each state, in models of the kernel's tables. They are rendered at once, or written
 //     by a proxier that follows the changes with partial syncs. kube-proxy runs in a separate namespace, and its rules
 //     are read from there.
-//  3. A set of packets (walk.Population) goes to every address, port and protocol of every Service, and to others, from
+//  3. A set of packets (walk.PacketSet) goes to every address, port and protocol of every Service, and to others, from
 //     every kind of source. All subjects must give every packet the same verdict: the same outcomes with the same
 //     probabilities.
 //  4. If kube-proxy's verdict differs, an entry of docs/differences.md must predict it: from rules rendered for the

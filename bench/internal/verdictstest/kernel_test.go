@@ -18,9 +18,9 @@ import (
 	"k8s.io/utils/clock"
 
 	"synclab/bench/lab/netns"
-	"synclab/bench/seeds"
 	"synclab/bench/verify/conform"
 	"synclab/bench/verify/walk"
+	"synclab/internal/seedstest"
 	"synclab/proxier"
 	"synclab/proxier/config"
 	"synclab/proxier/iptables"
@@ -46,6 +46,9 @@ var installs = []struct {
 // The evaluator predicts the destination of real packets, the rules that they match, and the endpoints' client
 // affinity.
 func TestKernelAgrees(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	const sample = 75
 	for _, x := range installs {
 		t.Run(x.name, func(t *testing.T) {
@@ -55,7 +58,7 @@ func TestKernelAgrees(t *testing.T) {
 					t.Skipf("iptables-%s: %v", x.variant, err)
 				}
 			}
-			seed := seeds.Of(t)
+			seed := seedstest.Of(t)
 			s := kernelState(x.variant, seed)
 			world, err := s.World()
 			if err != nil {

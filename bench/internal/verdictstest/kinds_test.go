@@ -10,8 +10,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"synclab/bench/lab/netns"
-	"synclab/bench/seeds"
 	"synclab/bench/verify/conform"
+	"synclab/internal/seedstest"
 	"synclab/proxier"
 	"synclab/sim"
 	"synclab/sim/api"
@@ -65,8 +65,11 @@ func (c *tally) compare(s *State, what string, packetSeed uint64, rulesets ...Ru
 
 // All layouts and backends give every packet the same verdict, after full and partial syncs.
 func TestKinds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	count := &tally{t: t}
-	for _, seed := range seeds.Several(t, 12) {
+	for _, seed := range seedstest.Several(t, 12) {
 		if t.Failed() {
 			break
 		}

@@ -15,8 +15,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"synclab/bench/lab/upstream"
-	"synclab/bench/seeds"
 	"synclab/bench/verify/conform"
+	"synclab/internal/seedstest"
 	"synclab/proxier/config"
 	"synclab/sim"
 	"synclab/sim/random"
@@ -25,11 +25,14 @@ import (
 // kubeProxy returns the path of a cached kube-proxy: a test cannot download one inside its namespace.
 func kubeProxy(t *testing.T) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: without kube-proxy")
+	}
 	path, _, err := upstream.KubeProxy(t.Context(), upstream.Options{CachedOnly: true})
 	switch {
 	case err == nil:
 	case errors.Is(err, upstream.ErrNotBuilt) && os.Getenv("SYNCLAB_REQUIRE_KUBE_PROXY") == "":
-		t.Skip("no kube-proxy here; 'make kube-proxy' builds it")
+		t.Skip("no kube-proxy here; 'synclab build kube-proxy' builds it")
 	default:
 		t.Fatal(err)
 	}
@@ -57,7 +60,7 @@ func TestKubeProxy(t *testing.T) {
 				t.Skip("nft is not installed")
 			}
 			count := &tally{t: t, excused: map[string]int{}}
-			for some := range slices.Chunk(seeds.Several(t, perKubeProxy), perKubeProxy) {
+			for some := range slices.Chunk(seedstest.Several(t, perKubeProxy), perKubeProxy) {
 				if t.Failed() {
 					break
 				}

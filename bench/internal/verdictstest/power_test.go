@@ -9,9 +9,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"synclab/bench/seeds"
 	"synclab/bench/verify/conform"
 	"synclab/bench/verify/walk"
+	"synclab/internal/seedstest"
 	"synclab/proxier"
 	"synclab/sim/random"
 )
@@ -45,7 +45,10 @@ func text(t *testing.T, s *State, family corev1.IPFamily) string {
 // A packet set that matches few rules would find few bugs. This one matches most rules, and finds almost every
 // removed rule that translates, rejects or drops.
 func TestPopulationMeetsRules(t *testing.T) {
-	seed := seeds.Of(t)
+	if testing.Short() {
+		t.Skip("-short")
+	}
+	seed := seedstest.Of(t)
 	rng := rand.New(rand.NewPCG(seed, 5))
 	rules, met, taken, seen := 0, 0, 0, 0
 	for i := range uint64(6) {

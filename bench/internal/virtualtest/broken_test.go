@@ -118,6 +118,9 @@ func udp(to, at string) conntrack.Flow {
 
 // The checks find a violation of each property after its mutation, and none before it.
 func TestBrokenChecks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	tried := map[string]bool{}
 	for _, m := range mutations {
 		tried[m.check] = true

@@ -8,7 +8,7 @@
 //     Actions, each some time after the previous one: changes of the cluster (sim/world or sim/random), faults,
 //     and checks. An Action's effect may depend on the current state (it deletes the k-th existing chain), but its time
 //     does not. So a script can be replayed without some of its Actions.
-//  2. A soak runs the script. The cluster is a sim.Cluster whose informers feed a proxier.Proxier. Each family has a
+//  2. A soak runs the script. The cluster is a api.Cluster whose informers feed a proxier.Proxier. Each family has a
 //     replacement of the kernel. Its tables (tables.go) add time and faults to a model of the iptables or nftables
 //     tables. They also simulate writes of other processes (externalWrite.go). UDP flows are in a conntrack.Memory.
 //  3. Between Actions virtual time passes: timers expire in order, and all their consequences happen before the next

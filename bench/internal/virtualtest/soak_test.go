@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"synclab/bench/seeds"
+	"synclab/internal/seedstest"
 )
 
 var (
@@ -16,8 +16,11 @@ var (
 
 // The proxiers of some seeds keep all properties in spite of faults.
 func TestSoak(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	length := time.Duration(*hoursFlag * float64(time.Hour))
-	for _, seed := range seeds.Several(t, 6) {
+	for _, seed := range seedstest.Several(t, 6) {
 		began := time.Now()
 		r, err := Run(t, seed, length)
 		if err != nil {
@@ -46,6 +49,9 @@ func TestSoak(t *testing.T) {
 
 // The same seed gives the same syncs, to the nanosecond, as long as watches are not disturbed.
 func TestSameSeedSameSyncs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	for seed, tried := uint64(0), 0; tried < 3; seed += 5 {
 		if SettingOf(seed).Watches {
 			continue

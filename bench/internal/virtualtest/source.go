@@ -57,7 +57,7 @@ func newSource(s Setting) (source, error) {
 	return &worldSource{w, worldNodes}, nil
 }
 
-// anyObjects is a cluster of sim.Cluster.
+// anyObjects is a cluster of api.Cluster.
 type anyObjects struct{ *random.Cluster }
 
 func (c *anyObjects) first() (*sim.Objects, error) { return c.Objects(), nil }

@@ -20,6 +20,9 @@ import (
 
 // Each check of doctor fails when the checked part does not work.
 func TestExamineBroken(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	nowhere := filepath.Join(t.TempDir(), "nothing")
 	jumps := filepath.Join(t.TempDir(), "jumps")
 	if err := os.WriteFile(jumps, []byte("65536\n"), 0o600); err != nil {

@@ -11,6 +11,9 @@ import (
 
 // On any machine, a check that is not ok has details, and a failed check has a name.
 func TestExamine(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	seen := map[string]bool{}
 	for _, c := range Examine(t.Context()) {
 		t.Logf("%-24s %-6s %s | %s", c.Name, c.Status, c.Detail, c.Remedy)

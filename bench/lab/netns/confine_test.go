@@ -71,6 +71,9 @@ func loadsBPF() bool {
 }
 
 func TestConfine(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	// What a process puts into the terminal of its session, the user's shell would run.
 	if session, err := unix.Getsid(0); err != nil || session == 0 {
 		t.Errorf("the worker is in the session of its parent (%d, %v)", session, err)

@@ -51,7 +51,7 @@ func (l *Lab) DisableIPv6() error {
 
 // Current returns the identity of the calling thread's network namespace.
 func Current() (string, error) {
-	// By path: netns.Get uses the process id, and /proc may belong to another PID namespace.
+	// By path: kernelns.Get uses the process id, and /proc may belong to another PID namespace.
 	ns, err := kernelns.GetFromPath("/proc/thread-self/ns/net")
 	if err != nil {
 		return "", fmt.Errorf("network namespace of this thread: %w", err)

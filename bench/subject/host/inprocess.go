@@ -95,7 +95,7 @@ func (r *Host) awaitTool(p *os.Process) {
 		// WNOWAIT leaves the process for the proxier to reap. If it is reaped already, it has ended.
 		for unix.Waitid(unix.P_PID, p.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
 		}
-		r.Harness.Visible.ToolEnded(r.Clock.Now())
+		r.Harness.Watcher.ToolEnded(r.Clock.Now())
 	}()
 }
 
@@ -114,7 +114,7 @@ func (s *inProcess) InSync(ctx context.Context) error {
 
 func (s *inProcess) running() *process.Process { return nil }
 
-func (s *inProcess) Disturbed()   { s.Harness.Visible.Recheck() }
+func (s *inProcess) Disturbed()   { s.Harness.Watcher.Recheck() }
 func (s *inProcess) Count() error { return s.countTables() }
 
 func (s *inProcess) peakRSS() (uint64, error) {

@@ -31,7 +31,7 @@ func (r *Host) Migrate(ctx context.Context, to subject.Spec, gap time.Duration, 
 		return err
 	}
 	// Nothing that works beside the steps may see the change of the subject.
-	r.Harness.Visible.Close()
+	r.Harness.Watcher.Close()
 	r.Harness.log.close()
 	if err := pass.Wait(ctx, gap); err != nil {
 		return err
@@ -40,16 +40,16 @@ func (r *Host) Migrate(ctx context.Context, to subject.Spec, gap time.Duration, 
 	if err := r.Shim.SetVariant(string(to.Variant)); err != nil {
 		return err
 	}
-	if r.Harness.Visible, err = r.newWatcher(ctx); err != nil {
+	if r.Harness.Watcher, err = r.newWatcher(ctx); err != nil {
 		return err
 	}
 	r.Harness.awaitAgain(began)
 	objects := r.World.Objects()
 	for _, slice := range objects.Slices {
-		r.Harness.Visible.Changed(mirror.Change{Op: sim.Add, Object: slice, Due: began})
+		r.Harness.Watcher.Changed(mirror.Change{Op: sim.Add, Object: slice, Due: began})
 	}
 	for _, svc := range objects.Services {
-		r.Harness.Visible.Changed(mirror.Change{Op: sim.Add, Object: svc, Due: began})
+		r.Harness.Watcher.Changed(mirror.Change{Op: sim.Add, Object: svc, Due: began})
 	}
 	if to.Own {
 		if err := r.openSyncLog(ctx); err != nil {

@@ -38,7 +38,7 @@ type processSubject struct {
 // server.
 type Harness struct {
 	server  string // URL of the fake API server
-	Visible *visible.Watcher
+	Watcher *visible.Watcher
 	log     syncLog
 	cold    coldStart
 	// readings of the subject's metrics.
@@ -145,7 +145,7 @@ func (r *Host) openHarness(ctx context.Context) error {
 // watchKernel begins to watch what the subject writes.
 func (r *Host) watchKernel(ctx context.Context) (err error) {
 	t := &Harness{log: syncLog{recordable: make(chan struct{}, 1)}}
-	if t.Visible, err = r.newWatcher(ctx); err == nil {
+	if t.Watcher, err = r.newWatcher(ctx); err == nil {
 		r.Harness = t
 	}
 	return err
@@ -215,7 +215,7 @@ func (r *Host) open(ctx context.Context) error {
 
 // Changing notifies the watcher of the kernel of a change that is about to be made.
 func (r *Host) Changing(c mirror.Change) {
-	if r.Harness != nil && r.Harness.Visible.Changed(c) {
+	if r.Harness != nil && r.Harness.Watcher.Changed(c) {
 		for _, listen := range r.Events.Awaited {
 			listen()
 		}
@@ -280,7 +280,7 @@ const memoryInterval = 100 * time.Millisecond
 
 // progress returns how many Service ports are visible, as an error.
 func (r *Host) progress() error {
-	seen, total := r.Harness.Visible.Progress()
+	seen, total := r.Harness.Watcher.Progress()
 	return fmt.Errorf("%d of %d Service ports are visible as desired", seen, total)
 }
 
@@ -302,14 +302,14 @@ func (s *processSubject) InSync(ctx context.Context) error {
 
 // converged waits until every change is visible, the subject has nothing left to do, and commits have stopped.
 func (r *Host) converged(ctx context.Context, idle func(context.Context) error) error {
-	if err := r.Harness.Visible.Wait(ctx); err != nil {
+	if err := r.Harness.Watcher.Wait(ctx); err != nil {
 		return err
 	}
 	r.settledCold()
 	if err := idle(ctx); err != nil {
 		return err
 	}
-	if err := r.Harness.Visible.Quiet(ctx, calm); err != nil {
+	if err := r.Harness.Watcher.Quiet(ctx, calm); err != nil {
 		return err
 	}
 	return idle(ctx) // a delayed sync may have begun
@@ -334,7 +334,7 @@ func (s *processSubject) stop() error {
 
 func (s *processSubject) running() *process.Process { return s.process }
 
-func (s *processSubject) Disturbed() { s.Harness.Visible.Recheck() }
+func (s *processSubject) Disturbed() { s.Harness.Watcher.Recheck() }
 
 func (s *processSubject) peakRSS() (uint64, error) {
 	rss, err := s.process.PeakRSS()
@@ -348,7 +348,7 @@ func (s *processSubject) Count() error {
 	if s.About.KnownBackend() {
 		return s.countTables()
 	}
-	all, err := s.Harness.Visible.Installed(context.Background())
+	all, err := s.Harness.Watcher.Installed(context.Background())
 	if err != nil {
 		return err
 	}

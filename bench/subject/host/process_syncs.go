@@ -66,7 +66,7 @@ func (o *processSyncs) run(ctx context.Context) {
 			if call.Start.Before(o.began) {
 				continue // of the previous process
 			}
-			o.Harness.Visible.ToolEnded(call.End)
+			o.Harness.Watcher.ToolEnded(call.End)
 			if o.About.Writes(call) {
 				select {
 				case wrote <- struct{}{}:

@@ -38,8 +38,8 @@ const attachInterval = 10 * time.Millisecond
 // before serve flows until the new ones are complete, since the agent's maps outlive it.
 func (s *processSubject) attachSockets(ctx context.Context, first bool) {
 	if !first {
-		s.Harness.Visible.Recheck()
-		if err := s.Harness.Visible.Wait(ctx); err != nil {
+		s.Harness.Watcher.Recheck()
+		if err := s.Harness.Watcher.Wait(ctx); err != nil {
 			return // InSync returns it too
 		}
 	}
@@ -66,7 +66,7 @@ func (s *processSubject) attachSockets(ctx context.Context, first bool) {
 // Close ends what outlives a subject. Its process and the pods' must have ended.
 func (r *Host) Close() error {
 	if r.Harness != nil {
-		r.Harness.Visible.Close()
+		r.Harness.Watcher.Close()
 	}
 	var err error
 	if r.sockets != nil {

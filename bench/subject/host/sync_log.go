@@ -132,7 +132,7 @@ func (r *Host) tellSync(written, finished time.Time) {
 	if written.IsZero() {
 		written = finished
 	}
-	r.Harness.Visible.ToolEnded(written)
+	r.Harness.Watcher.ToolEnded(written)
 	select {
 	case r.Harness.log.recordable <- struct{}{}:
 	default:

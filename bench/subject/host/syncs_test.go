@@ -16,6 +16,7 @@ import (
 	"synclab/bench/pass"
 	"synclab/bench/raw"
 	"synclab/proxier"
+	"synclab/proxier/backend"
 	"synclab/proxier/iptables"
 )
 
@@ -53,7 +54,7 @@ func sequence(records []raw.Record, metric raw.Metric) []int {
 
 // A restarted proxier counts from 1, but the records of its syncs must not mix with earlier ones.
 func TestSyncsAreNumberedWithinTheRepetition(t *testing.T) {
-	first := proxier.Sync{Family: corev1.IPv4Protocol, Seq: 1, Kind: proxier.Full, Runs: make([]iptables.Run, 1)}
+	first := proxier.Sync{Family: corev1.IPv4Protocol, Seq: 1, Kind: proxier.Full, Work: backend.Work{Runs: make([]iptables.Run, 1)}}
 	other := first
 	other.Family = corev1.IPv6Protocol
 	got := sequence(recordsOf(t, first, other, first), raw.FullSync)
@@ -86,7 +87,7 @@ func TestWrittenIsNotTheEndOfASync(t *testing.T) {
 	now := time.Unix(1000, 0)
 	records := recordsOf(t, proxier.Sync{
 		Kind: proxier.Partial, Started: now, Written: now.Add(3 * time.Second), Finished: now.Add(5 * time.Second),
-		Runs: make([]iptables.Run, 1), TriggerTimes: []time.Time{now.Add(-time.Second)},
+		Work: backend.Work{Runs: make([]iptables.Run, 1)}, TriggerTimes: []time.Time{now.Add(-time.Second)},
 	})
 	for metric, want := range map[raw.Metric]float64{raw.PartialSync: 5, raw.Written: 3, raw.ChangeSynced: 4} {
 		i := slices.IndexFunc(records, func(r raw.Record) bool { return r.Metric == metric })
@@ -98,9 +99,9 @@ func TestWrittenIsNotTheEndOfASync(t *testing.T) {
 
 // A refused restore within a sync that succeeded without it is recorded separately.
 func TestRefusedRestore(t *testing.T) {
-	records := recordsOf(t, proxier.Sync{Kind: proxier.Full, Runs: []iptables.Run{
+	records := recordsOf(t, proxier.Sync{Kind: proxier.Full, Work: backend.Work{Runs: []iptables.Run{
 		{ExitCode: 2, Wall: time.Second}, {Wall: 3 * time.Second},
-	}})
+	}}})
 	got := map[raw.Metric][]float64{}
 	for _, r := range records {
 		got[r.Metric] = append(got[r.Metric], r.Value)
@@ -115,7 +116,7 @@ func TestSyncOfSeveralRestores(t *testing.T) {
 	run := iptables.Run{Wall: time.Second, User: 2 * time.Millisecond, System: 3 * time.Millisecond, Bytes: 10, PeakRSS: 100}
 	larger := run
 	larger.PeakRSS = 300
-	records := recordsOf(t, proxier.Sync{Kind: proxier.Full, Runs: []iptables.Run{run, larger, run}})
+	records := recordsOf(t, proxier.Sync{Kind: proxier.Full, Work: backend.Work{Runs: []iptables.Run{run, larger, run}}})
 	for metric, want := range map[raw.Metric]float64{
 		raw.Restore: 3, raw.Restores: 3, raw.ToolUser: 0.006, raw.ToolSys: 0.009, raw.RestoreBytes: 30, raw.ChildPeakRSS: 300,
 	} {
@@ -131,7 +132,7 @@ func TestSyncOfSeveralRestores(t *testing.T) {
 	}
 	netlink := run
 	netlink.PeakRSS = 0
-	for _, r := range recordsOf(t, proxier.Sync{Kind: proxier.Partial, Runs: []iptables.Run{netlink}}) {
+	for _, r := range recordsOf(t, proxier.Sync{Kind: proxier.Partial, Work: backend.Work{Runs: []iptables.Run{netlink}}}) {
 		if r.Metric == raw.ChildPeakRSS {
 			t.Errorf("a child of %v bytes where there was none", r.Value)
 		}

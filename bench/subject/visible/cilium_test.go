@@ -14,8 +14,8 @@ import (
 
 	"synclab/bench/lab/netns"
 	"synclab/bench/lab/upstream"
-	"synclab/bench/seeds"
 	"synclab/internal/inet"
+	"synclab/internal/seedstest"
 	"synclab/sim"
 )
 
@@ -59,7 +59,7 @@ func TestCiliumRandomClusters(t *testing.T) {
 	needBPF(t)
 	once, relabelled := addressOnce{}, relabelled{}
 	playRandom(t, randomPlay{
-		seed: seeds.Of(t), reader: Cilium, start: func(p *play) { p.cilium() },
+		seed: seedstest.Of(t), reader: Cilium, start: func(p *play) { p.cilium() },
 		keep: func(c *sim.Change) bool {
 			if relabelled.holds(c.Object) {
 				return false

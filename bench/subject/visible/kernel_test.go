@@ -19,7 +19,7 @@ import (
 
 	"synclab/bench/lab/netns"
 	"synclab/bench/mirror"
-	"synclab/bench/seeds"
+	"synclab/internal/seedstest"
 	"synclab/proxier"
 	"synclab/proxier/config"
 	"synclab/proxier/iptables"
@@ -245,7 +245,7 @@ func newWorld(t *testing.T, shape scenarios.Shape, seed uint64) *world.World {
 
 // Every change with an effect becomes visible exactly once a family, even if syncs coalesce changes.
 func TestRandomChurn(t *testing.T) {
-	seed := seeds.Of(t)
+	seed := seedstest.Of(t)
 	all := slices.Clone(ruleWriters)
 	for _, x := range ruleWriters { // also with detection of the reader
 		x.name, x.reader = x.name+"-unknown", ""
@@ -280,7 +280,7 @@ func TestRandomChurn(t *testing.T) {
 
 // The same for random clusters with unusual objects and changes.
 func TestRandomClusters(t *testing.T) {
-	seed := seeds.Of(t)
+	seed := seedstest.Of(t)
 	for i, x := range slices.Concat(ruleWriters, ruleWriters) {
 		t.Run(x.name, func(t *testing.T) {
 			cluster := random.New(random.Options{Seed: seed + uint64(i)})

@@ -24,8 +24,8 @@ import (
 
 	"synclab/bench/lab/upstream"
 	"synclab/bench/mirror"
-	"synclab/bench/seeds"
 	"synclab/internal/inet"
+	"synclab/internal/seedstest"
 	"synclab/proxier/kernel"
 	"synclab/scenarios"
 	"synclab/sim"
@@ -40,7 +40,7 @@ func (p *play) kubeProxy(mode, variant string) {
 	binary, _, err := upstream.KubeProxy(t.Context(), upstream.Options{CachedOnly: true})
 	switch {
 	case errors.Is(err, upstream.ErrNotBuilt) && os.Getenv("SYNCLAB_REQUIRE_KUBE_PROXY") == "":
-		t.Skip("no kube-proxy here; 'make kube-proxy' builds it")
+		t.Skip("no kube-proxy here; 'synclab build kube-proxy' builds it")
 	case err != nil:
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func needIPVS(t *testing.T, reader string) {
 
 // Random changes become visible with an unmodified kube-proxy in all of its modes, without reports of its tools.
 func TestKubeProxy(t *testing.T) {
-	seed := seeds.Of(t)
+	seed := seedstest.Of(t)
 	for _, x := range []struct{ mode, variant, reader string }{
 		{"nftables", "", Nftables}, {"nftables", "", ""}, {"iptables", "nft", IptablesNft}, {"iptables", "legacy", IptablesLegacy}, {"ipvs", "", IPVS},
 	} {
@@ -183,7 +183,7 @@ func TestKubeProxy(t *testing.T) {
 
 // The same for random clusters with unusual objects.
 func TestKubeProxyRandomClusters(t *testing.T) {
-	seed := seeds.Of(t)
+	seed := seedstest.Of(t)
 	for i, x := range []struct{ mode, variant, reader string }{
 		{"nftables", "", Nftables}, {"iptables", "nft", IptablesNft}, {"iptables", "legacy", IptablesLegacy}, {"ipvs", "", IPVS},
 	} {

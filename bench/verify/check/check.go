@@ -260,7 +260,7 @@ func (r *Checks) askSubject(ctx context.Context, e *invariants.Evidence) error {
 	if err := r.askHealthPorts(ctx, e); err != nil {
 		return err
 	}
-	if since := r.Host.Harness.Visible.MissingSince(); !since.IsZero() {
+	if since := r.Host.Harness.Watcher.MissingSince(); !since.IsZero() {
 		e.Missing = r.Clock.Since(since)
 	}
 	calls, _, err := r.Shim.Read(0)

@@ -10,7 +10,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/utils/ptr"
 
-	"synclab/bench/seeds"
+	"synclab/internal/seedstest"
 	"synclab/proxier/config"
 	"synclab/proxier/iptables"
 	"synclab/scenarios"
@@ -51,11 +51,10 @@ func variants(t *testing.T) (all []iptables.Variant, limit Constraint) {
 
 // Random clusters over all settings; flags -seed and -seeds choose other clusters.
 func TestRandomClustersConform(t *testing.T) {
-	few := 300
 	if testing.Short() {
-		few = BatchClusters
+		t.Skip("-short")
 	}
-	all := seeds.Several(t, few)
+	all := seedstest.Several(t, 100)
 	clusters := len(all)
 	_, limit := variants(t)
 	if e := compared(t, &Request{Clusters: clusters, Seed: all[0], Limit: limit}); e.Clusters != clusters && !t.Failed() {
@@ -65,6 +64,9 @@ func TestRandomClustersConform(t *testing.T) {
 
 // The cluster of every scenario of the library, at a small size, with the changes of its steps.
 func TestScenariosConform(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	var q Request
 	all, _ := variants(t)
 	for i, s := range scenarios.List() {
@@ -92,6 +94,9 @@ func TestScenariosConform(t *testing.T) {
 
 // The manifests and dumps of sim's tests.
 func TestManifestsConform(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	for _, path := range []string{
 		"everything.yaml", "nginx-demo.yaml", "ngx.yaml", "whoami-nodeport.yaml", "whoami.yaml", "../dumps/kubectl.json", "../dumps/legacy.yaml",
 	} {

@@ -58,6 +58,9 @@ func diffOf(t *testing.T, a, b []string) []Difference {
 
 // The comparison finds every edit of one reachable rule: removed, duplicated, or changed.
 func TestDiffSeesEveryRule(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	for seed := range uint64(2) {
 		rules := rulesOf(t, seed)
 		if found := diffOf(t, rules, rules); len(found) > 0 {

@@ -4,7 +4,7 @@
 //  1. A Setting, drawn from a seed, is a KubeProxyConfiguration, an iptables variant and the IP families of a cluster.
 //     A Batch is a sequence of clusters in one setting, so that partial syncs are compared too. The clusters are random
 //     (sim/random), come from scenarios, or are read from files.
-//  2. A feed applies each step to a sim.Cluster. kube-proxy runs in a separate network namespace and watches the
+//  2. A feed applies each step to a api.Cluster. kube-proxy runs in a separate network namespace and watches the
 //     cluster through the fake API server (sim/front). Synclab's proxier renders the same objects (proxier.Render).
 //     With Subject.Real it runs with real tables and partial syncs in another namespace.
 //  3. The feed changes a signal Service last. The name of one chain then shows that kube-proxy has seen all changes

@@ -43,6 +43,9 @@ func required() bool { return os.Getenv("SYNCLAB_REQUIRE_KUBE_PROXY") != "" }
 // required.
 func kubeProxyCommand(t *testing.T) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: without kube-proxy")
+	}
 	path := os.Getenv(envKubeProxy)
 	switch {
 	case path != "":

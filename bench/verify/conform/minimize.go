@@ -147,7 +147,7 @@ func (s states) fields() (edits []edit) {
 	return edits
 }
 
-// plainAddresses writes addresses in the form of RFC 5952, because sim.ReadObjects rejects older forms.
+// plainAddresses writes addresses in the form of RFC 5952, because manifests.ReadObjects rejects older forms.
 func plainAddresses(s *corev1.Service) {
 	for i := range s.Spec.ClusterIPs {
 		s.Spec.ClusterIPs[i] = plainAddress(s.Spec.ClusterIPs[i])

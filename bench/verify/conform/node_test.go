@@ -94,6 +94,9 @@ func TestRenderedKeepsTheAddressesOfItsStart(t *testing.T) {
 
 // No proxy reads slices of names. There is nothing to churn then, which is no failure.
 func TestNamesAreNoEndpoints(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	slice := &discoveryv1.EndpointSlice{AddressType: discoveryv1.AddressTypeFQDN, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"web.example.org"}}}}
 	slice.Name, slice.Namespace, slice.Labels = "web-names", "default", map[string]string{discoveryv1.LabelServiceName: "web"}
 	o := &sim.Objects{Nodes: []*corev1.Node{plainNode()}, Services: []*corev1.Service{plainService("web", "10.96.0.7")}, Slices: []*discoveryv1.EndpointSlice{slice}}

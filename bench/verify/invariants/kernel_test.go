@@ -164,6 +164,9 @@ var inKernel = []Subject{
 // After partial syncs and a restart, no invariant is violated with real tables. Then another process deletes something
 // while no check runs, and the checkers find it.
 func TestKernelIsFoundBroken(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	const seed, changes, between = 5, 12, 6
 	for _, subject := range inKernel {
 		t.Run(subject.Name, func(t *testing.T) {

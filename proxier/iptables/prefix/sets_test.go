@@ -8,7 +8,7 @@ import (
 	"net/netip"
 	"testing"
 
-	"synclab/bench/seeds"
+	"synclab/internal/seedstest"
 )
 
 // rules is a test's value.
@@ -126,7 +126,7 @@ func fill(t testing.TB, s set, n int, rng *rand.Rand) (*Tree[*rules], []*rules) 
 
 func newRand(t testing.TB) *rand.Rand {
 	t.Helper()
-	seed := seeds.Of(t)
+	seed := seedstest.Of(t)
 	return rand.New(rand.NewPCG(seed, 0))
 }
 

@@ -13,6 +13,9 @@ import (
 // Rules crossed and depth, for every set of addresses and size. A packet crosses at most 48 rules for any of 50,000,
 // the jump of the built-in chain included.
 func TestBounds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	const bound = 48 - 1
 	for _, n := range []int{1000, 10_000, 50_000} {
 		if testing.Short() && n > 10_000 {
@@ -228,6 +231,9 @@ func randomKey(bits int, rng *rand.Rand) Key {
 
 // The number of chains that one Service more or less touches, over random churn at a size.
 func TestTouched(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	const n, changes = 10_000, 2000
 	for _, s := range sets {
 		t.Run("set="+s.name, func(t *testing.T) {

@@ -160,6 +160,9 @@ func (r *rig) addService(t *testing.T, name string, i int) {
 
 // All code that reads a cluster, tested with a real one.
 func TestAPIServer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short")
+	}
 	r := newRig(t)
 	t.Run("capture", r.testCapture)
 	t.Run("rights", r.testRights)

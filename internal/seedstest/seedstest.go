@@ -1,7 +1,7 @@
-// Package seeds provides the seeds of random tests, from the flags -seed and -seeds of the test binary. Without the
+// Package seedstest provides the seeds of random tests, from the flags -seed and -seeds of the test binary. Without the
 // flags, tests use seed 1, or several seeds from 1 on, so that a failure comes from the code and not from chance. "make
 // random" searches for failing seeds.
-package seeds
+package seedstest
 
 import (
 	"flag"
