@@ -69,7 +69,7 @@ MODE = $(if $(call has,iptables-legacy-restore),iptables-legacy,$(if $(call has,
 
 .PHONY: scenario
 scenario: deps build ## run a scenario and write its report, with kube-proxy beside it where that is built
-	bin/synclab run $(if $(SUBJECTS),,$$(bin/synclab build kube-proxy --cached >/dev/null && echo --subjects synclab/$(MODE),kube-proxy/$(MODE))) $(RUN)
+	bin/synclab run $(if $(SUBJECTS),,$$(bin/synclab build kube-proxy --cached >/dev/null && echo --subjects synclab/$(MODE),kube-proxy/$(MODE) || echo "kube-proxy is not beside it: bin/synclab build kube-proxy builds one" >&2)) $(RUN)
 
 .PHONY: compare
 compare: deps build ## run a scenario with synclab and kube-proxy in every mode, and compare them
@@ -137,14 +137,14 @@ regressions: deps build ## run scenarios of known kube-proxy bugs: synclab has n
 	@bin/synclab build kube-proxy || echo "without it, kube-proxy's side is skipped"
 	SYNCLAB_ALL_REGRESSIONS=1 go test -count=1 -v -run '^TestRegressions' ./cmd/synclab
 
-# Uncached: the results depend on the kernel and on the tools, which go test does not know of.
 .PHONY: check
-check: ## build, vet, and the tests that take less than seconds: without namespaces and kube-proxy
+check: ## vet, and the tests that take less than seconds: for the inner loop
 	go vet ./...
 	go test -short ./...
 
+# Uncached: the results depend on the kernel and on the tools, which go test does not know of. Tests that measure wait for most
+# of their time: so more packages run at once than there are CPUs.
 .PHONY: test
-# Tests that measure wait for most of their time: more packages at once than CPUs.
 test: deps build ## run all tests, also those in network namespaces and with kube-proxy
 	@bin/synclab build kube-proxy || echo "without it, the tests that need kube-proxy are skipped"
 	go run ./scripts/gotest $(if $(SKIPS),-skips $(SKIPS)) $(if $(LATER),-later $(LATER)) -count=1 -timeout 20m -p $$((2 * $$(nproc))) -parallel 6 ./...

@@ -160,7 +160,8 @@ func (f *flows) recall(changes tracker.Changes, p *plan.Plan) {
 	}
 }
 
-// inherit records, once, where the rules of an earlier proxier send flows.
+// inherit records, once, where the rules of an earlier proxier send flows. What a proxier that still runs beside this one writes
+// later is not covered.
 func (e *engine) inherit() error {
 	if e.flows == nil || e.inherited {
 		return nil

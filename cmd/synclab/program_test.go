@@ -21,7 +21,7 @@ import (
 
 // A run starts this program again, as a worker and as a proxier. In tests, the test binary is the program.
 func TestMain(m *testing.M) {
-	if os.Getenv(envProgram) != "" || len(os.Args) > 1 && slices.Contains([]string{"worker", "proxy", "rules-worker"}, os.Args[1]) {
+	if os.Getenv(envProgram) != "" || len(os.Args) > 1 && slices.Contains([]string{worker, "proxy", rulesWorker, loopsWorker}, os.Args[1]) {
 		main()
 	}
 	os.Exit(m.Run())

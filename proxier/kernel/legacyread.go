@@ -47,8 +47,8 @@ func OpenLegacy(families ...corev1.IPFamily) (*LegacyTables, error) {
 	}
 	for _, family := range families {
 		s, err := xtables.Open(family)
-		if errors.Is(err, unix.EAFNOSUPPORT) {
-			continue
+		if errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EPERM) && !exists(l.net, family) {
+			continue // no tables, or no ip_tables in this kernel so far
 		}
 		if err != nil {
 			l.Close()
@@ -86,6 +86,11 @@ func (l *LegacyTables) Fingerprint(family corev1.IPFamily, table string) (Legacy
 	return fingerprint, nil
 }
 
+// exists reports whether the kernel has a list of a family's tables.
+func exists(net int, family corev1.IPFamily) bool {
+	return !errors.Is(unix.Faccessat(net, path.Base(xtables.Of(family).Tables), unix.F_OK, 0), unix.ENOENT)
+}
+
 // there reports whether a table exists. A request to the kernel would create it, with its hooks.
 func (l *LegacyTables) there(family corev1.IPFamily, table string) (bool, error) {
 	if _, ok := l.sockets[family]; !ok {
@@ -99,7 +104,7 @@ func (l *LegacyTables) there(family corev1.IPFamily, table string) (bool, error)
 	switch {
 	case errors.Is(err, unix.ENOENT):
 		return false, nil // no ip_tables in this kernel, so far
-	case errors.Is(err, unix.EACCES):
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
 		// In a namespace that was created together with its user namespace, the file belongs to the machine's root.
 		// Then only a request shows whether the table exists.
 		l.seen[name] = true

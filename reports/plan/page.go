@@ -13,6 +13,7 @@ import (
 
 	"synclab/bench/lab/shell"
 	"synclab/bench/outfile"
+	"synclab/reports/comparison"
 	"synclab/reports/doc"
 	"synclab/reports/figure"
 	"synclab/reports/profiles"
@@ -49,7 +50,7 @@ func Load(dir string) (*Answer, error) {
 	if err := json.Unmarshal(text, a); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if len(a.Subjects) == 0 || a.Question.Key == "" {
+	if len(a.Subjects) == 0 || a.Question.Key == "" || a.Question.SLOs == (comparison.SLOs{}) {
 		return nil, fmt.Errorf("%s: not a plan of this version of synclab; plan again: %s", path, cmp.Or(a.Command, "synclab plan"))
 	}
 	own, err := outfile.Own(dir, path)
@@ -124,8 +125,11 @@ func (a *Answer) Build(out string, png bool) error {
 func (a *Answer) Document(plots []doc.Plot) *doc.Document {
 	q := &a.Question
 	title := "How far can this cluster grow?"
-	if q.grows() {
+	switch {
+	case q.Asked.Services > q.Today.Services:
 		title = fmt.Sprintf("Can this cluster grow to %s Services?", count(q.Asked.Services))
+	case q.grows():
+		title = "Can this cluster become what was asked for?"
 	}
 	d := &doc.Document{Kind: "synclab plan", Title: title,
 		Subtitle: fmt.Sprintf("%s Services, %s, %s changes a second, %s nodes · %s", count(q.Asked.Services), q.Shape, doc.Significant(q.Asked.Rate()), count(q.Asked.Nodes), a.Place),

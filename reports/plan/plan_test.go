@@ -232,11 +232,48 @@ func TestHeadline(t *testing.T) {
 	}
 }
 
+// A plan for more changes, of as many Services, is asked whether that can be.
+func TestOtherGrowth(t *testing.T) {
+	q := question(legacy.name)
+	q.Asked.Churn.Endpoints, q.Asked.Churn.Trace = 30, []float64{}
+	a := answer(t, q, map[string][]int{legacy.name: {10000, 20000}}, legacy)
+	if title, first := a.Document(nil).Title, a.Verdict()[0].Text; title != "Can this cluster become what was asked for?" || !strings.Contains(first, ": at 10,000 Services, ") {
+		t.Errorf("%s %s", title, first)
+	}
+	q.Asked.Churn.Endpoints = q.Today.Churn.Endpoints // a list of no times is none
+	if q.grows() {
+		t.Error("an equal cluster is another one")
+	}
+}
+
+// The SLOs of earlier versions had other units and names: such a plan is refused, and no cell of it is taken over as the same question's.
+func TestPlanOfAnEarlierVersion(t *testing.T) {
+	dir := t.TempDir()
+	a := answer(t, question(legacy.name), map[string][]int{legacy.name: {10000}}, legacy)
+	if err := a.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(dir); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, AnswerFile)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, bytes.Replace(text, []byte(`"limits"`), []byte(`"slos"`), 1), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Load(dir); err == nil || !strings.Contains(err.Error(), "not a plan of this version of synclab; plan again: synclab plan") {
+		t.Errorf("%v", err)
+	}
+}
+
 // TestConstant: a quantity that violates its SLO at every size alike is said not to grow with the number of Services.
 func TestConstant(t *testing.T) {
 	q := question(legacy.name)
 	for same, want := range map[bool]string{
-		true:  "first packet p99 200 µs, which does not grow with the number of Services; at no measured size met",
+		true:  "first packet p99 200 µs (it hardly grows with the number of Services); at no measured size met",
 		false: "first packet p99 200 µs; at no measured size met",
 	} {
 		var list []raw.Record

@@ -3,6 +3,8 @@ package plan
 import (
 	"fmt"
 	"math"
+	"reflect"
+	"slices"
 	"time"
 
 	"synclab/reports/comparison"
@@ -21,7 +23,7 @@ type Question struct {
 	Shape string `json:"shape"`
 	// Key is a digest of the shape, the changes and the settings: cells of plans with the same key are of the same clusters.
 	Key  string          `json:"key"`
-	SLOs comparison.SLOs `json:"slos"`
+	SLOs comparison.SLOs `json:"limits"` // "slos" of earlier versions had other units
 	// Defaulted: no SLO was given.
 	Defaulted bool `json:"defaulted,omitempty"`
 	// MinSyncPeriod in use today.
@@ -35,8 +37,12 @@ type Question struct {
 	Seed        uint64 `json:"seed"`
 }
 
-// grows reports whether more Services are asked for than there are today.
-func (q *Question) grows() bool { return q.Asked.Services > q.Today.Services }
+// grows reports whether another cluster is asked for than that of today.
+func (q *Question) grows() bool {
+	asked, today := q.Asked, q.Today
+	asked.Churn.Trace, today.Churn.Trace = nil, nil
+	return !reflect.DeepEqual(asked, today) || !slices.Equal(q.Asked.Churn.Trace, q.Today.Churn.Trace)
+}
 
 // Cluster is the size of a cluster, and its changes.
 type Cluster struct {

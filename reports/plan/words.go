@@ -59,7 +59,7 @@ func (s *SubjectAnswer) firstText() string {
 		if v, ok := s.Value(one.name, s.Bracket.Violated); ok && slices.Contains(s.First, one.name) {
 			text := one.text + " " + v.text(one)
 			if s.constant(one.name) {
-				text += ", which does not grow with the number of Services"
+				text += " (it hardly grows with the number of Services)"
 			}
 			words = append(words, text)
 		}
@@ -67,13 +67,16 @@ func (s *SubjectAnswer) firstText() string {
 	return doc.JoinWords(words)
 }
 
-// constant reports whether an SLO's quantity does not grow between the smallest and the largest size that have it, of which one
-// is at least twice the other.
+// constant reports whether an SLO's quantity hardly grows between the smallest and the largest size, of which one is at least twice
+// the other, and all sizes have it.
 func (s *SubjectAnswer) constant(name string) bool {
-	sizes := slices.DeleteFunc(s.Sizes(), func(size int) bool {
+	sizes := s.Sizes()
+	if slices.ContainsFunc(sizes, func(size int) bool {
 		v, ok := s.Value(name, size)
-		return !ok || v.AtLeast
-	})
+		return !ok || v.AtLeast || v.V <= 0
+	}) {
+		return false
+	}
 	last := len(sizes) - 1
 	const noise = 0.1 // of the exponent
 	return last > 0 && sizes[last] >= 2*sizes[0] && s.exponent(name, sizes[0], sizes[last]) < noise

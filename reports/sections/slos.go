@@ -81,7 +81,7 @@ func (s *Summary) judged(line records.SweepLine, series string) []SLOResult {
 	limits := map[string]float64{ClauseFull: s.SLOs.FullSync, ClauseNPL: s.SLOs.Latency, ClausePacket: s.SLOs.FirstPacket}
 	var out []SLOResult
 	for _, clause := range []string{ClauseFull, ClauseNPL, ClausePacket} {
-		if sizes := s.clauseValues(line, series, clause); len(sizes) > 0 {
+		if sizes := s.clauseValues(line, series, clause); len(sizes) > 0 && limits[clause] > 0 {
 			one := Judge(sizes, limits[clause])
 			one.Series, one.Scenario, one.Settings, one.Clause = series, line.Scenario, line.Settings, clause
 			out = append(out, one)

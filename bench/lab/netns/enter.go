@@ -235,7 +235,7 @@ type TB interface {
 func Fresh(t TB) {
 	t.Helper()
 	if short() {
-		t.Skip("-short: without a namespace")
+		t.Skip("-short: tests of the kernel take seconds")
 	}
 	if !Inside() {
 		t.Fatalf("netns.Fresh outside a namespace made by Synclab: call netns.TestMain in the package's TestMain")

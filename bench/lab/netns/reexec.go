@@ -233,9 +233,6 @@ func TestMain(m Runner) int {
 	if IsGuest() {
 		RunGuest()
 	}
-	if flag.Parse(); short() {
-		return m.Run()
-	}
 	if Inside() {
 		lab, err := Enter()
 		if err != nil {
@@ -272,7 +269,7 @@ func TestMain(m Runner) int {
 	return ExitCode(err)
 }
 
-// short reports whether this is a test binary with -short, whose tests do without a namespace.
+// short reports whether this is a test binary with -short.
 func short() bool {
 	f := flag.Lookup("test.short")
 	return f != nil && f.Value.String() == "true"

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"synclab/sim"
 	"synclab/sim/random"
@@ -69,5 +70,16 @@ func TestMinimizeKeepsItsBudget(t *testing.T) {
 		return false, nil
 	}); err != nil || tried != 7 {
 		t.Errorf("%d tries, %v; want 7", tried, err)
+	}
+}
+
+// A comparison of files is on the chosen node, which is the first of the objects.
+func TestObjectsBatchOnTheChosenNode(t *testing.T) {
+	o := &sim.Objects{Nodes: []*corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "birch"}}, {ObjectMeta: metav1.ObjectMeta{Name: "alder"}}}}
+	if b := ObjectsBatch("two", o, nil, Setting{}); b.Node != "birch" {
+		t.Errorf("node %q", b.Node)
+	}
+	if b := ObjectsBatch("none", &sim.Objects{}, nil, Setting{}); b.Node != "" {
+		t.Errorf("without nodes: %q", b.Node)
 	}
 }

@@ -82,6 +82,9 @@ const (
 // as the objects have anything to churn.
 func ObjectsBatch(name string, o *sim.Objects, then []*sim.Objects, s Setting) *Batch {
 	b := &Batch{Name: fmt.Sprintf("%s (%s)", name, s), Setting: s, Again: Again{Flags: [][2]string{{"variant", string(s.Variant)}, {"random"}}}}
+	if len(o.Nodes) > 0 {
+		b.Node = o.Nodes[0].Name // the feed sorts them
+	}
 	if len(then) > 0 {
 		steps := []Step{{What: "at first", Objects: o}}
 		for i, next := range then {
