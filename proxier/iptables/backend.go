@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"synclab/proxier/backend"
 	"synclab/proxier/plan"
@@ -34,15 +33,9 @@ type Backend struct {
 	tables   Tables
 	pace     *pace
 	refusals map[tracker.ServicePortName]error
-	// noAccounting and noBPF: match nfacct or match bpf failed. provenBPF: match bpf is known to work.
-	noAccounting, noBPF, provenBPF bool
-	// doubted is the time of the last such failure.
-	doubted time.Time
+	nfacct   optionalMatch
+	bpf      optionalMatch
 }
-
-// doubtFor is the minimum time without a match that failed. The failure may have had another cause, so the next full
-// sync after that time tries the match again.
-const doubtFor = 30 * time.Minute
 
 // New creates a Backend. It writes no table before Sync.
 func New(opts Options) (*Backend, error) {
@@ -52,6 +45,7 @@ func New(opts Options) (*Backend, error) {
 	}
 	return &Backend{
 		opts: opts, tables: opts.Tables, pace: newPace(opts.Batch, opts.SendLimit), rules: NewRuleset(settings, opts.Layout), refusals: map[tracker.ServicePortName]error{},
+		nfacct: optionalMatch{name: "nfacct"}, bpf: optionalMatch{name: "bpf"},
 	}, nil
 }
 
@@ -145,9 +139,6 @@ func (s *syncing) run(ctx context.Context) error {
 // prepareFull reads the settings again, creates missing base chains and jumps, and marks all kernel content as unknown.
 func (s *syncing) prepareFull(ctx context.Context) error {
 	start := s.opts.Clock.Now()
-	if (s.noAccounting || s.noBPF) && start.Sub(s.doubted) >= doubtFor {
-		s.noAccounting, s.noBPF = false, false
-	}
 	if err := s.applySettings(); err != nil {
 		return err
 	}
@@ -194,8 +185,9 @@ func (s *syncing) applySettings() error {
 	if err != nil {
 		return err
 	}
-	settings.Accounting = settings.Accounting && !s.noAccounting
-	settings.BPF = settings.BPF && !s.noBPF
+	now := s.opts.Clock.Now()
+	settings.Accounting = settings.Accounting && !now.Before(s.nfacct.until)
+	settings.BPF = settings.BPF && !now.Before(s.bpf.until)
 	s.rules.Rerender(settings, s.req.Ports)
 	return nil
 }

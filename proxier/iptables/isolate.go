@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"synclab/proxier/tracker"
 )
@@ -16,7 +17,7 @@ const mostIsolations = 64
 // write encodes and restores until the kernel has accepted everything but the rules that it refuses. It tries the
 // likely causes one after the other: see docs/design/iptables-refused-rules.md.
 func (s *syncing) write(ctx context.Context) error {
-	var tried struct{ accounting, bpf bool } // switched off as the first suspected causes
+	s.nfacct.tried, s.bpf.tried = false, false
 	for range mostIsolations {
 		err := s.restore(ctx)
 		refused := refusal(err)
@@ -28,16 +29,13 @@ func (s *syncing) write(ctx context.Context) error {
 			s.result.Full, s.result.Reason = true, "failure"
 			err = s.prepareFull(ctx)
 		case s.rules.Settings().Accounting:
-			tried.accounting = true
-			err = s.without("nfacct", &s.noAccounting, err)
-		case s.rules.settings.flat && !s.provenBPF && !refused.Owner.IsPort() && refused.Owner.Deletes == "":
-			tried.bpf = true
-			s.noAccounting = s.noAccounting && !tried.accounting // not the only cause
-			err = s.without("bpf", &s.noBPF, err)
+			err = s.without(&s.nfacct, err)
+		case s.rules.settings.flat && !s.bpf.proven && !refused.Owner.IsPort() && refused.Owner.Deletes == "":
+			s.nfacct.acquit() // not the only cause
+			err = s.without(&s.bpf, err)
 		default:
-			// The cause is something else, so the next full sync may use these matches again.
-			s.noAccounting = s.noAccounting && !tried.accounting
-			s.noBPF, s.provenBPF = s.noBPF && !tried.bpf, s.provenBPF || tried.bpf
+			s.nfacct.acquit()
+			s.bpf.acquit()
 			if !s.isolate(refused.Owner, err) {
 				return s.bisect(ctx)
 			}
@@ -50,10 +48,29 @@ func (s *syncing) write(ctx context.Context) error {
 	return s.bisect(ctx)
 }
 
-// without switches off a match that may be the cause of a refusal.
-func (s *syncing) without(match string, off *bool, cause error) error {
-	s.opts.Log("payload refused, retrying without match "+match, "error", cause)
-	*off, s.doubted = true, s.opts.Clock.Now()
+// optionalMatch is a match that the tool or the kernel may lack, although the machine's features include it. A refusal
+// that ends without the match was its fault. Syncs then do without it for the time absence.
+type optionalMatch struct {
+	name   string
+	until  time.Time // rules do without it until then
+	tried  bool      // this sync is the first without it
+	proven bool      // a refusal had another cause
+}
+
+// absence is how long a match is left out. The cause of a refusal may go away, so a later full sync uses it again.
+const absence = 30 * time.Minute
+
+// acquit lets the next full sync use a match without which this sync was refused too.
+func (m *optionalMatch) acquit() {
+	if m.tried {
+		m.until, m.proven = time.Time{}, true
+	}
+}
+
+// without leaves out a match that may be the cause of a refusal.
+func (s *syncing) without(match *optionalMatch, cause error) error {
+	s.opts.Log("payload refused, retrying without match "+match.name, "error", cause)
+	match.tried, match.until = true, s.opts.Clock.Now().Add(absence)
 	return s.applySettings()
 }
 
