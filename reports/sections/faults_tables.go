@@ -65,8 +65,8 @@ func (s *Summary) faultTable(cell records.Cell) *doc.Table {
 	names, series := s.FaultsOf(cell)
 	t := &doc.Table{Title: "Faults at " + records.SizesText([]records.Cell{cell}) + records.SettingsTail(records.ShortSettings(cell.Settings())) + ": time to recover, failed and misrouted flows",
 		Note: s.byTime(), Columns: []doc.Column{{Name: "Fault",
-			Legend: "−12: 12 flows failed before the recovery; !3: 3 flows were misrouted; the time after a fault's name is the fault's duration"},
-			{Name: "Time to recover", On: doc.Page, Row: true}}}
+			Legend: "−12: 12 flows failed before the recovery; !3: 3 flows were misrouted; ?: no recovery was observed; the time after a fault's name is the fault's duration"},
+			{Name: "Recovery is counted", On: doc.Page, Row: true}}}
 	all := []doc.Cell{{Text: "all faults", Terminal: "recovered"}, doc.None()}
 	for _, one := range series {
 		column := s.seriesColumn(one)
@@ -134,9 +134,9 @@ func HoldText(seconds float64) string {
 	return strings.TrimSuffix(strings.TrimSuffix(text, "0s"), "h0m") + map[bool]string{true: "h"}[strings.HasSuffix(text, "h0m0s")]
 }
 
-// faultTotals adds up a subject's faults: their number, the faults without a recovery, and the outcomes of flows.
-func (s *Summary) faultTotals(cell records.Cell, series string) FaultResult {
-	total := FaultResult{Series: series, Cell: cell}
+// faultTotals adds up a subject's faults: their number, the faults without a recovery, and the outcomes of flows. recovered
+// counts those whose recovery was observed.
+func (s *Summary) faultTotals(cell records.Cell, series string) (total FaultResult, recovered int) {
 	for _, f := range s.Faults {
 		if f.Cell.ID() != cell.ID() || f.Series != series {
 			continue
@@ -146,15 +146,18 @@ func (s *Summary) faultTotals(cell records.Cell, series string) FaultResult {
 		total.Flows += f.Flows
 		total.Failed += f.Failed
 		total.Misrouted += f.Misrouted
-		if f.Recovered != nil && (total.Recovered == nil || f.Recovered.Max > total.Recovered.Max) {
-			total.Recovered, total.Fault = f.Recovered, f.Fault
+		if f.Recovered != nil {
+			recovered += f.Recovered.N
+			if total.Recovered == nil || f.Recovered.Max > total.Recovered.Max {
+				total.Recovered = f.Recovered
+			}
 		}
 	}
-	return total
+	return total, recovered
 }
 
-func allFaultsCell(total FaultResult) doc.Cell {
-	cell := doc.Cell{Terminal: strconv.Itoa(total.Times-total.Never) + " of " + strconv.Itoa(total.Times), Loud: total.Never > 0 || total.Misrouted > 0}
+func allFaultsCell(total FaultResult, recovered int) doc.Cell {
+	cell := doc.Cell{Terminal: strconv.Itoa(recovered) + " of " + strconv.Itoa(total.Times), Loud: total.Never > 0 || total.Misrouted > 0}
 	cell.Text = cell.Terminal + " recovered"
 	cell.Markdown = cell.Text + total.flowsText()
 	var below []string
