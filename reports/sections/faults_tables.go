@@ -76,7 +76,8 @@ func (s *Summary) faultTable(cell records.Cell) *doc.Table {
 		all = append(all, allFaultsCell(s.faultTotals(cell, one)))
 	}
 	for _, name := range names {
-		row := []doc.Cell{{Text: FaultName(name, names)}, doc.Text(faultKind(name).Repair())}
+		kind, _, _ := strings.Cut(FaultText(name), " ")
+		row := []doc.Cell{{Text: FaultName(name, names)}, doc.Text(fault.Of(kind).Repair())}
 		for _, one := range series {
 			f := s.FaultOf(cell, name, one)
 			if f != nil && f.Duration > 0 {
@@ -89,12 +90,6 @@ func (s *Summary) faultTable(cell records.Cell) *doc.Table {
 	}
 	t.Add(all...)
 	return t
-}
-
-// faultKind returns the kind of a fault, which begins its name.
-func faultKind(name string) *fault.Kind {
-	kind, _, _ := strings.Cut(FaultText(name), " ")
-	return fault.Of(kind)
 }
 
 // FaultCell shows one fault with one subject: the time to recover, and below it detection and flows.
