@@ -146,9 +146,9 @@ type step struct {
 	gain float64
 }
 
-// Gains of steps that narrow no bracket. A first cell comes before all else, and a second size before a third. Without a bracket, the next cell halves or
-// doubles the size. Another repetition of an end is worth as much as a step from 1.1 to 1.05, so that it comes when the
-// bracket is narrow.
+// Gains of steps that narrow no bracket. A first cell comes before all else, and a second size before a third. Without a
+// bracket, the next cell halves or doubles the size. Another repetition of an end is worth as much as a step from 1.1 to
+// 1.05, so that it comes when the bracket is narrow.
 const (
 	gainFirst  = 1e6
 	gainRepeat = 0.05
@@ -228,9 +228,8 @@ func between(low, high int) int {
 	return 0
 }
 
-// Next returns the next cell, and how long it will take: a first and a second size of each subject, in their order, then what
-// narrows the answer most for its time. ok is false if no cell fits
-// into the time that is left, or none is needed.
+// Next returns the next cell, and how long it will take: a first and a second size of each subject, in their order, then
+// what narrows the answer most for its time. ok is false if no cell fits into the time that is left, or none is needed.
 func (s *Search) Next(left time.Duration) (name string, size int, expected time.Duration, ok bool) {
 	best, spent := -1.0, time.Duration(0)
 	for _, l := range s.lanes {

@@ -17,7 +17,8 @@ import (
 )
 
 // Spec is a proxy that can be measured: a proxier and its mode. What it can do is in its fields and methods, so that other
-// packages need not compare the name of a proxier, a backend or a variant. Zero means that the lab does not know, as of Exec subjects.
+// packages need not compare the name of a proxier, a backend or a variant. Zero means that the lab does not know, as of
+// Exec subjects.
 type Spec struct {
 	// Name as in records: "synclab/iptables-legacy", "kube-proxy/nftables", "kube-proxy@v1.34.2/nftables",
 	// "synclab@src:NAME/nftables", "exec:NAME", with the suffixes of its settings: "synclab/nftables+tuned".

@@ -67,8 +67,8 @@ func (s *SubjectAnswer) firstText() string {
 	return doc.JoinWords(words)
 }
 
-// constant reports whether an SLO's quantity hardly grows between the smallest and the largest size, of which one is at least twice
-// the other, and all sizes have it.
+// constant reports whether an SLO's quantity hardly grows between the smallest and the largest size, of which one is at
+// least twice the other, and all sizes have it.
 func (s *SubjectAnswer) constant(name string) bool {
 	sizes := s.Sizes()
 	if slices.ContainsFunc(sizes, func(size int) bool {

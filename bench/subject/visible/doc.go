@@ -11,8 +11,8 @@
 //     moment, lookAt renews it if the number moves again, momentOf bounds it (all in look.go). So
 //     VisibleChanges are late by at most one poll period. It is a fiftieth of the oldest change's waiting time, between some 70 µs and a
 //     millisecond.
-//  4. One goroutine reports VisibleChanges to Options.Seen: package host records them. Wait, Recheck and Quiet let steps of a scenario wait for the kernel. Installed
-//     counts the rules in the kernel.
+//  4. One goroutine reports VisibleChanges to Options.Seen: package host records them. Wait, Recheck and Quiet let steps of
+//     a scenario wait for the kernel. Installed counts the rules in the kernel.
 //
 // A RulesetReader reads the rules of one kind of subject. There are seven: iptables-legacy, iptables-nft, nftables
 // (kube-proxy's), ipvs, cilium, synclab-nftables and userspace. Another layout needs only an implementation of that interface.

@@ -147,9 +147,10 @@ func (w *Watcher) Close() {
 	w.reader.Close()
 }
 
-// Changed records a change that is about to be made. Call it in the order of the changes, before the subject can know
-// of them. It uses Services, EndpointSlices, and the zone of the subject's Node. With a zero Due, as for a cluster's initial state, the change is awaited but not reported. Changed reports whether
-// the change is awaited; a change that alters no port's endpoints is not. The caller must not modify objects.
+// Changed records a change that is about to be made. Call it in the order of the changes, before the subject can know of
+// them. It uses Services, EndpointSlices, and the zone of the subject's Node. With a zero Due, as for a cluster's initial
+// state, the change is awaited but not reported. Changed reports whether the change is awaited; a change that alters no
+// port's endpoints is not. The caller must not modify objects.
 func (w *Watcher) Changed(c mirror.Change) (awaited bool) {
 	now := w.opts.Clock.Now()
 	w.mu.Lock()
