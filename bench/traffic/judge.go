@@ -6,6 +6,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"synclab/proxier/tracker"
 )
 
 // judge checks all Results that ended until the given time.
@@ -47,6 +49,9 @@ func (l *FlowChecker) one(r *Result) {
 		o.Among = states[0].endpoints(target.Kind == "")
 	}
 	l.verdict(&o, states)
+	if o.Outcome == TimedOut && target.Protocol == corev1.ProtocolUDP && cut(states) {
+		o.Outcome = excusedOutcome
+	}
 	if r.Outcome == Answered {
 		l.served(p, r.By, sent, end)
 		if target.Kind == "" {
@@ -188,6 +193,21 @@ func (l *FlowChecker) packet(r *Result, p *port, o Observed, sent, end time.Time
 		h.by = r.By
 	}
 	l.tell(o)
+}
+
+// cut reports whether the answer to a new UDP flow may be lost because conntrack forgot the flow meanwhile: a later state
+// removes an endpoint that an earlier one has. Each removal excuses one flow.
+func cut(states []version) bool {
+	var met []*tracker.Endpoint // that the flow may have met
+	for i := range states {
+		v := &states[i]
+		if i > 0 && !v.cut && slices.ContainsFunc(met, func(ep *tracker.Endpoint) bool { return states[i-1].keeps(ep.Addr) && !v.keeps(ep.Addr) }) {
+			v.cut = true
+			return true
+		}
+		met = slices.Concat(met, v.endpoints(true), v.endpoints(false))
+	}
+	return false
 }
 
 // cleanedUntil returns the moment until which the endpoints of a visible state may still get the packets of long-lived

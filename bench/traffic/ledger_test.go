@@ -443,6 +443,27 @@ func TestHeldFlowIsCutOnce(t *testing.T) {
 		"removed held 10.128.0.2 1s after 3s", "packet 10.128.0.3", "packet timeout")
 }
 
+// Conntrack may forget a new UDP flow before it is answered, when its endpoint leaves. Each removal excuses one flow.
+// None is excused while endpoints are only added, or after the removal is visible.
+func TestNewFlowIsCutOnce(t *testing.T) {
+	s := newStory(t, "1", "2")
+	s.visible(1.5, s.becomes(1, "1", "2", "3"))
+	s.flow(1.25, 1.75, TimedOut)
+	change := s.becomes(3, "1", "3")
+	s.flow(2.9, 3.4, TimedOut) // excused
+	s.flow(3.1, 3.6, TimedOut)
+	s.visible(3.7, change)
+	s.flow(3.8, 4.3, TimedOut)
+	terminating := s.becomes(5, "~1", "3") // it keeps its flows
+	s.flow(5.1, 5.6, TimedOut)
+	s.visible(5.7, terminating)
+	gone := s.becomes(6, "3")
+	s.flow(5.6, 6.1, TimedOut) // excused: terminating, then gone
+	s.flow(6.1, 6.6, TimedOut) // no new flow went there any more
+	s.visible(6.7, gone)
+	s.finds("flow timeout", "flow timeout", "flow timeout", "flow timeout", "flow timeout", "added not yet 10.128.0.3 5.6s after 1s")
+}
+
 // If no endpoint is left, a refusal means that the flow has left the removed endpoint.
 func TestHeldFlowLeavesForNobody(t *testing.T) {
 	s := newStory(t, "1")

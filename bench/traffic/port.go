@@ -50,6 +50,7 @@ type version struct {
 	visible   time.Time      // zero if not visible yet
 	by        runtime.Object // the change; nil once it is visible
 	returns   bool           // equals a state that the kernel may still have from before
+	cut       bool           // a new flow is excused, because conntrack may have forgotten it when endpoints left
 }
 
 // endpoints returns the endpoints that flows from this node's pods may reach, at the cluster IP (internal) or at other

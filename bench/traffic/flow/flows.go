@@ -169,7 +169,7 @@ func (r *Flows) endTraffic() error {
 	}{
 		{counts.Unobserved, "were not observed: their observer had no CPU"},
 		{r.busy, busyText(counts)},
-		{counts.Excused, "without an answer are correct: their Service had no endpoints, or perhaps none"},
+		{counts.Excused, "without an answer are correct: their Service had no endpoints, or perhaps none, or an endpoint left while it answered"},
 	} {
 		if note.n > 0 {
 			r.Messages.Send(pass.Message{Note: fmt.Sprintf("%d flows %s", note.n, note.text)})
