@@ -84,8 +84,11 @@ var (
 	Restore = metric("restore", "s", GroupSyncs, "writing the rules of a sync")
 	// Restores: number of writes in one sync
 	Restores = metric("restores", "count", GroupSyncs, "restores or transactions of a sync")
-	Plan     = metric("plan", "s", GroupSyncs, "plan")
-	Encode   = metric("encode", "s", GroupSyncs, "encode")
+	// Listing: wall time of all commands of one sync that only read, such as nft list. A subject that reads over netlink has
+	// none: then it is 0
+	Listing = metric("listing", "s", GroupSyncs, "commands of a sync that read rules")
+	Plan    = metric("plan", "s", GroupSyncs, "plan")
+	Encode  = metric("encode", "s", GroupSyncs, "encode")
 	// Jumps: check and write base chains and jumps, in a full sync
 	Jumps = metric("jumps", "s", GroupSyncs, "jumps")
 	// Written: start of a sync → the kernel has everything; then comes post-sync work

@@ -84,7 +84,9 @@ Figures: ` + strings.Join(scenarios.ThresholdFigures(), ", ") + `.`,
 				return err
 			}
 			if len(args) == 1 {
-				options.OneRun, options.Subjects = true, subjects
+				if options.OneRun = true; subjects != [2]string{} {
+					options.Pairs = [][2]string{subjects}
+				}
 				return compareRuns(s, args[0], args[0], format, page, options)
 			}
 			if len(earlier) > 0 {

@@ -20,8 +20,8 @@ import (
 type Diff struct {
 	Before records.RunHead `json:"before"`
 	After  records.RunHead `json:"after"`
-	// Subjects before and after, of one run; empty: two runs are compared.
-	Subjects []string `json:"subjects,omitempty"`
+	// Pairs of subjects before and after, of one run; empty: two runs are compared.
+	Pairs [][2]string `json:"pairs,omitempty"`
 	// Unlike lists the differences between the runs' conditions. Warnings lists all other caveats about the runs.
 	Unlike   []records.Unlike `json:"unlike,omitempty"`
 	Warnings []string         `json:"warnings,omitempty"`
@@ -115,10 +115,10 @@ type Options struct {
 	Figures map[string]float64
 	// Scatter returns that of runs in a figure, on the machine of the run after; nil: not known. It may be nil.
 	Scatter func(Delta) *estimate.Scatter
-	// Subjects of one run to compare, before and after; empty: those of two runs that have the same name. Without names they
-	// are the two that the run has.
-	OneRun   bool
-	Subjects [2]string
+	// OneRun compares pairs of subjects of one run, before and after, by default the two that the run has. Otherwise the
+	// subjects of two runs that have the same name are compared.
+	OneRun bool
+	Pairs  [][2]string
 }
 
 // ErrNothingInCommon: the runs have no subject in the same cell.
@@ -148,11 +148,11 @@ func Compare(before, after string, o Options) (*Diff, error) {
 		}
 		sides[i] = records.Collect([]*records.Run{run})
 	}
-	subjects, err := o.subjects(before, sides[0])
+	pairs, err := o.pairs(before, sides[0])
 	if err != nil {
 		return nil, err
 	}
-	d := &Diff{Subjects: subjects, Before: records.RunHeads(sides[0])[0], After: records.RunHeads(sides[1])[0], Unlike: records.Unlikes(sides[0].Runs[0].Info, sides[1].Runs[0].Info),
+	d := &Diff{Pairs: pairs, Before: records.RunHeads(sides[0])[0], After: records.RunHeads(sides[1])[0], Unlike: records.Unlikes(sides[0].Runs[0].Info, sides[1].Runs[0].Info),
 		Correction: "Benjamini-Hochberg", Level: estimate.Level}
 	d.warn(sides)
 	d.collect(sides)
@@ -164,22 +164,23 @@ func Compare(before, after string, o Options) (*Diff, error) {
 	return d, nil
 }
 
-// subjects returns the two of one run that are compared; nil: two runs are.
-func (o Options) subjects(dir string, run *records.Collection) ([]string, error) {
+// pairs returns the subjects of one run that are compared; nil: two runs are.
+func (o Options) pairs(dir string, run *records.Collection) ([][2]string, error) {
 	if !o.OneRun {
 		return nil, nil
 	}
 	there := run.Runs[0].Info.Subjects
-	wanted := o.Subjects[:]
-	if o.Subjects == [2]string{} && len(there) == 2 {
-		wanted = there
+	pairs := o.Pairs
+	if len(pairs) == 0 && len(there) == 2 {
+		pairs = [][2]string{{there[0], there[1]}}
 	}
-	for _, name := range wanted {
-		if !slices.Contains(there, name) || wanted[0] == wanted[1] {
-			return nil, fmt.Errorf("%s has the subjects %s: name two of them, before and after", dir, doc.JoinWords(there))
-		}
+	unknown := func(pair [2]string) bool {
+		return pair[0] == pair[1] || !slices.Contains(there, pair[0]) || !slices.Contains(there, pair[1])
 	}
-	return wanted, nil
+	if len(pairs) == 0 || slices.ContainsFunc(pairs, unknown) {
+		return nil, fmt.Errorf("%s has the subjects %s: name two of them, before and after", dir, doc.JoinWords(there))
+	}
+	return pairs, nil
 }
 
 func cellsText(c *records.Collection) string {
@@ -196,7 +197,7 @@ func cellsText(c *records.Collection) string {
 // warn adds warnings about the runs.
 func (d *Diff) warn(sides [2]*records.Collection) {
 	times := []string{"before", "after"}
-	if d.Subjects != nil {
+	if d.Pairs != nil {
 		times = []string{"of both"}
 	}
 	for i, when := range times {
@@ -212,7 +213,7 @@ func (d *Diff) warn(sides [2]*records.Collection) {
 			d.Warnings = append(d.Warnings, "the run "+when+": "+w)
 		}
 	}
-	if a, b := sides[0].Runs[0], sides[1].Runs[0]; d.Subjects == nil && a.Info.ID == b.Info.ID && a.Info.Started.Equal(b.Info.Started) {
+	if a, b := sides[0].Runs[0], sides[1].Runs[0]; d.Pairs == nil && a.Info.ID == b.Info.ID && a.Info.Started.Equal(b.Info.Started) {
 		d.Warnings = append(d.Warnings, "both are the same run: "+a.Info.ID)
 	}
 	for i, when := range times {
@@ -241,8 +242,8 @@ func (d *Diff) collect(sides [2]*records.Collection) {
 	for _, subject := range records.Distinct(subjects) {
 		pairs = append(pairs, [2]string{subject, subject})
 	}
-	if d.Subjects != nil {
-		design, pairs = estimate.Paired, [][2]string{{d.Subjects[0], d.Subjects[1]}}
+	if d.Pairs != nil {
+		design, pairs = estimate.Paired, d.Pairs
 	}
 	for _, cell := range cells {
 		for _, pair := range pairs {

@@ -212,7 +212,7 @@ func TestPairs(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	const pairs, repetitions = 600, 10
 	judged := func(times float64) *Diff {
-		d := &Diff{Subjects: []string{"a", "b"}}
+		d := &Diff{Pairs: [][2]string{{"a", "b"}}}
 		for i := range 15 {
 			r := noisyRow(random, repetitions, repetitions, 0.01, 1)
 			r.design, r.Figure = estimate.Paired, comparison.Compared[i].Name
@@ -252,10 +252,10 @@ func TestSubjects(t *testing.T) {
 	first, second := y.Subjects[0].Name, y.Subjects[1].Name
 	d := compared(t, dir, dir, Options{OneRun: true})
 	full := d.row(t, second, comparison.FigureFull)
-	if !slices.Equal(d.Subjects, []string{first, second}) || full.P == nil || full.Low == nil || full.Verdict != Slower && full.Verdict != Faster || len(d.Absent) > 0 {
-		t.Errorf("%q: %+v", d.Subjects, full)
+	if !slices.Equal(d.Pairs, [][2]string{{first, second}}) || full.P == nil || full.Low == nil || full.Verdict != Slower && full.Verdict != Faster || len(d.Absent) > 0 {
+		t.Errorf("%q: %+v", d.Pairs, full)
 	}
-	back := compared(t, dir, dir, Options{OneRun: true, Subjects: [2]string{second, first}}).row(t, first, comparison.FigureFull)
+	back := compared(t, dir, dir, Options{OneRun: true, Pairs: [][2]string{{second, first}}}).row(t, first, comparison.FigureFull)
 	if math.Abs(*back.Ratio**full.Ratio-1) > 1e-9 || *back.P != *full.P {
 		t.Errorf("in the other direction %+v", back)
 	}
@@ -269,7 +269,7 @@ func TestSubjects(t *testing.T) {
 		t.Errorf("caveats of two runs:\n%s", text)
 	}
 	for _, bad := range [][2]string{{first, "none"}, {first, first}} {
-		if _, err := Compare(dir, dir, Options{OneRun: true, Subjects: bad}); err == nil || !strings.Contains(err.Error(), "name two of them") {
+		if _, err := Compare(dir, dir, Options{OneRun: true, Pairs: [][2]string{bad}}); err == nil || !strings.Contains(err.Error(), "name two of them") {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}

@@ -22,7 +22,7 @@ var (
 
 	// diffTooFew is of a Diff.
 	diffTooFew = template.Must(template.New("too few").Funcs(doc.SentenceFuncs).Parse(`Too few repetitions: with so many figures, a verdict on one of them ` +
-		`needs {{.RepetitionsNeeded}} repetitions{{if not .Subjects}} of each run{{end}} (--reps {{.RepetitionsNeeded}}).`))
+		`needs {{.RepetitionsNeeded}} repetitions{{if not .Pairs}} of each run{{end}} (--reps {{.RepetitionsNeeded}}).`))
 
 	// diffBeyond is of a diffRow.
 	diffBeyond = template.Must(template.New("beyond").Funcs(doc.SentenceFuncs).Parse(`{{.Subject}} at {{.Where}}: {{.Figure}} from {{.Before}} to {{.After}}` +
@@ -31,7 +31,7 @@ var (
 	// diffMethod explains the verdicts of a Diff.
 	diffMethod = template.Must(template.New("method").Funcs(doc.SentenceFuncs).Parse(
 		`Medians of the repetitions' medians (or 99th percentiles); n: repetitions with a value, before and after, the unit of tests and intervals. ` +
-			`{{if .Subjects}}Both took turns in each repetition, which makes pairs. Ratio: after over before, with the 95 % interval of the pairs’ median (from 6 on). ` +
+			`{{if .Pairs}}Both took turns in each repetition, which makes pairs. Ratio: after over before, with the 95 % interval of the pairs’ median (from 6 on). ` +
 			`p: sign test on the pairs; adjusted for the {{plural .Tests "test"}}, those of the primary figures and the others apart ({{.Correction}}); ` +
 			`{{else}}Ratio: after over before, with its 95 % interval by ranks (Hodges-Lehmann; from 4 repetitions on), ` +
 			`widened by the scatter of runs{{with .Scattered}} (that of the history for {{plural . "figure"}}, else {{percent $.Usual}}){{else}} ({{percent .Usual}}; ` +
@@ -39,7 +39,7 @@ var (
 			`or what the scatter of runs explains if that is more; adjusted for {{plural .Tests "test"}} ({{.Correction}}); {{end}}at most {{.Level}} is a difference. ` +
 			`A row is beyond its threshold if the same test shows that it exceeds it. Counts that never vary within a run are compared exactly. ` +
 			`“No difference shown” is not “same”: noise may hide a difference as large as the threshold. ` +
-			`{{if not .Subjects}}A slower machine during one of the runs looks like a difference, too.{{end}}`))
+			`{{if not .Pairs}}A slower machine during one of the runs looks like a difference, too.{{end}}`))
 )
 
 // diffTotal counts the figures of a comparison. Verdicts has a text for each verdict that occurs: "3 the same".

@@ -50,7 +50,7 @@ func (d *Diff) document() *doc.Document {
 }
 
 func (d *Diff) title() string {
-	if d.Subjects != nil {
+	if d.Pairs != nil {
 		return "Two subjects compared"
 	}
 	return "Two runs compared"
@@ -67,8 +67,12 @@ func (d *Diff) absent() [][2]string {
 
 // conditions describe both runs, and what was compared.
 func (d *Diff) conditions() [][2]string {
-	if d.Subjects != nil {
-		return [][2]string{{"before", d.Subjects[0]}, {"after", d.Subjects[1]}, {"run", doc.Sentence(diffRun, d.Before)}}
+	if d.Pairs != nil {
+		var out [][2]string
+		for _, pair := range d.Pairs {
+			out = append(out, [2]string{"before", pair[0]}, [2]string{"after", pair[1]})
+		}
+		return append(out, [2]string{"run", doc.Sentence(diffRun, d.Before)})
 	}
 	out := [][2]string{{"before", doc.Sentence(diffRun, d.Before)}, {"after", doc.Sentence(diffRun, d.After)}}
 	for _, u := range d.Unlike {
@@ -205,7 +209,7 @@ func (d *Diff) Verdict() []doc.Line {
 		level = doc.Info
 	}
 	out = append(out, doc.Line{Level: level, Text: doc.Sentence(diffCounts, total)})
-	if d.Tests > 0 && d.Scattered < len(d.Rows) && d.Subjects == nil {
+	if d.Tests > 0 && d.Scattered < len(d.Rows) && d.Pairs == nil {
 		out = append(out, doc.Line{Level: doc.Info, Text: doc.Sentence(diffLeast, d)})
 	}
 	if d.RepetitionsNeeded > 0 {

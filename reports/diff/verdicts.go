@@ -26,7 +26,7 @@ func (d *Diff) judge() {
 	}
 	d.Tests, d.Least = len(tested), estimate.UsualScatter.Least(len(tested))
 	families := [][]*Delta{tested}
-	if d.Subjects != nil {
+	if d.Pairs != nil {
 		primary := func(r *Delta) bool { return slices.Contains(comparison.Primary, comparison.FigureName(r.Figure)) }
 		families = [][]*Delta{
 			slices.DeleteFunc(slices.Clone(tested), func(r *Delta) bool { return !primary(r) }), slices.DeleteFunc(slices.Clone(tested), primary),

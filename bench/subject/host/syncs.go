@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -131,6 +132,13 @@ func (r *Host) recordTools(at raw.Record, wrote, others []iptables.Run) {
 	if restores > 0 {
 		r.RecordAs(at, raw.Restore, wall)
 		r.RecordAs(at, raw.Restores, float64(restores))
+		var read time.Duration
+		for _, run := range others {
+			read += run.Wall
+		}
+		if r.About.HasTools() {
+			r.RecordAs(at, raw.Listing, read.Seconds())
+		}
 	}
 	r.RecordAs(at, raw.ToolUser, user)
 	r.RecordAs(at, raw.ToolSys, system)
