@@ -73,8 +73,9 @@ type ExecuteOptions struct {
 	MaxMemory uint64
 	// ProxyConfig configures the proxier; nil: kube-proxy's defaults. The scenario's proxy settings override it.
 	ProxyConfig *v1alpha1.KubeProxyConfiguration
-	// Profile takes profiles. Each cell is measured twice, with and without samples, to know what they cost.
-	Profile bool
+	// Profile takes profiles. Each cell is measured twice, with and without samples, to know what they cost; OnlyProfiled
+	// leaves out the latter.
+	Profile, OnlyProfiled bool
 	// Dump, when set, gets the rules at the end of the first repetition of each cell.
 	Dump func(subject, rules string)
 	// Command is the command line that repeats this run.

@@ -49,7 +49,10 @@ func (o *ExecuteOptions) cells() (cells []scenarios.Cell, left []string, err err
 	if o.hasGuests() {
 		cells = times(cells, raw.KernelField, o.Kernels)
 	}
-	if o.Profile {
+	switch {
+	case o.Profile && o.OnlyProfiled:
+		cells = times(cells, raw.ProfileField, []string{raw.ProfileOn})
+	case o.Profile:
 		cells = times(cells, raw.ProfileField, []string{raw.ProfileOff, raw.ProfileOn})
 		for i := range cells {
 			if cells[i].Params[raw.ProfileField] == raw.ProfileOff {

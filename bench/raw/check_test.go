@@ -30,7 +30,7 @@ func writtenRun(t *testing.T, records int) string {
 // A run whose records were lost, added or replaced is not complete, wherever they were cut.
 func TestChangedRecords(t *testing.T) {
 	dir := writtenRun(t, 20)
-	path := filepath.Join(dir, recordsFile)
+	path := filepath.Join(dir, RecordsFile)
 	whole, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func TestNewerFormat(t *testing.T) {
 // Values that nothing can have measured are refused where they stand, not where they are drawn.
 func TestExtremeRecords(t *testing.T) {
 	dir := writtenRun(t, 1)
-	path := filepath.Join(dir, recordsFile)
+	path := filepath.Join(dir, RecordsFile)
 	good := `{"at":1,"rep":1,"metric":"full_sync","value":1,"unit":"s","services":10,"endpoints":2}`
 	for _, bad := range []string{
 		`"value":1e308`, `"value":-1e16`, `"value":1e999`, `"value":NaN`, `"at":1e300`, `"at":-1e10`, `"rep":-1`, `"rep":1000000000`,
@@ -125,7 +125,7 @@ func TestExtremeRecords(t *testing.T) {
 		if err := os.WriteFile(path, []byte(good+"\n"+line+"\n"+good+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := ReadRun(dir); err == nil || !strings.Contains(err.Error(), recordsFile+":2:") {
+		if _, _, err := ReadRun(dir); err == nil || !strings.Contains(err.Error(), RecordsFile+":2:") {
 			t.Errorf("%s: %v; want an error that names line 2", bad, err)
 		}
 	}

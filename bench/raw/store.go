@@ -27,7 +27,7 @@ import (
 // The files of a run's folder that are written while it runs; bench.txt follows at its end.
 const (
 	RunFile     = "run.json"
-	recordsFile = "records.jsonl"
+	RecordsFile = "records.jsonl"
 	benchFile   = "bench.txt"
 	kernelFile  = "kernel.log" // messages of guests' kernels
 	ReserveFile = ".reserve"   // keeps disk space free for the final run.json; locked while the run lasts
@@ -104,7 +104,7 @@ func openRun(dir string, run Run, force bool) (_ *RunWriter, err error) {
 	if err := unix.Flock(int(w.reserve.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return nil, fmt.Errorf("the run in it is still running: %w", err)
 	}
-	if w.records, err = folder.Append(recordsFile, 0o644); err != nil {
+	if w.records, err = folder.Append(RecordsFile, 0o644); err != nil {
 		return nil, err
 	}
 	w.run.Format, w.run.Records = Format, nil
@@ -286,9 +286,9 @@ func ReadRun(dir string) (Run, []Record, error) {
 		run.Status, run.Reason = StatusInterrupted, "no process holds its lock: the lab was killed, or works on another machine"
 	case run.Records == nil || *run.Records == *read:
 	case run.Records.Lines != read.Lines:
-		run.Status, run.Reason = StatusChanged, fmt.Sprintf("%s has %d records, and the run wrote %d", recordsFile, read.Lines, run.Records.Lines)
+		run.Status, run.Reason = StatusChanged, fmt.Sprintf("%s has %d records, and the run wrote %d", RecordsFile, read.Lines, run.Records.Lines)
 	default:
-		run.Status, run.Reason = StatusChanged, recordsFile+" has other records than the run wrote"
+		run.Status, run.Reason = StatusChanged, RecordsFile+" has other records than the run wrote"
 	}
 	return run, all, nil
 }
@@ -362,7 +362,7 @@ func Records(dir string) iter.Seq2[Record, error] { return records(dir, &digest{
 // records is Records, and adds the lines to sum.
 func records(dir string, sum *digest) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		path := filepath.Join(dir, recordsFile)
+		path := filepath.Join(dir, RecordsFile)
 		f, err := outfile.Open(path)
 		if err != nil {
 			yield(Record{}, err)
@@ -453,7 +453,7 @@ func sweepRun(dir string) (interrupted bool, err error) {
 	if err != nil || run.Status != StatusRunning {
 		return false, nil // not a killed run
 	}
-	records, err := outfile.Open(filepath.Join(dir, recordsFile))
+	records, err := outfile.Open(filepath.Join(dir, RecordsFile))
 	if err != nil {
 		return false, nil // not a run
 	}

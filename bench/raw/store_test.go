@@ -88,7 +88,7 @@ func TestInterruptedRunKeepsItsRecords(t *testing.T) {
 		t.Errorf("SweepRuns of a living run = %v, %v; want nothing", swept, err)
 	}
 	w.reserve.Close() // as after a kill: the lock is released
-	appendTo(t, filepath.Join(dir, recordsFile), `{"at":1,"scenario":"ste`)
+	appendTo(t, filepath.Join(dir, RecordsFile), `{"at":1,"scenario":"ste`)
 	swept, err := SweepRuns(filepath.Dir(dir))
 	if err != nil || len(swept) != 1 || swept[0] != dir {
 		t.Errorf("SweepRuns = %v, %v; want %s", swept, err, dir)
@@ -130,7 +130,7 @@ func TestSweepRunsLeavesStrangersAlone(t *testing.T) {
 		}
 	}
 	// Other users may lock what they can read.
-	reader, err := os.Open(filepath.Join(own, recordsFile))
+	reader, err := os.Open(filepath.Join(own, RecordsFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,9 +184,9 @@ func TestBadLineIsNamed(t *testing.T) {
 	if err := errors.Join(w.Write(testRecords()[:2]...), w.Flush()); err != nil {
 		t.Fatal(err)
 	}
-	appendTo(t, filepath.Join(dir, recordsFile), "nonsense\n{\"at\":1}\n")
+	appendTo(t, filepath.Join(dir, RecordsFile), "nonsense\n{\"at\":1}\n")
 	_, records, err := ReadRun(dir)
-	if want := recordsFile + ":3:"; err == nil || !strings.Contains(err.Error(), want) || len(records) != 2 {
+	if want := RecordsFile + ":3:"; err == nil || !strings.Contains(err.Error(), want) || len(records) != 2 {
 		t.Errorf("ReadRun = %d records, %v; want 2 and an error at %s", len(records), err, want)
 	}
 	if err := os.WriteFile(filepath.Join(dir, RunFile), []byte("{\n\"id\": 3\n}"), 0o644); err != nil {

@@ -64,7 +64,7 @@ func TestAction(t *testing.T) {
 	}
 }
 
-// fakeGo stands for go build: it makes a synclab that writes its arguments into a file, one a line, and whose diff finds
+// fakeGo stands for go build: it makes a synclab that writes its arguments into a file, one a line, and that finds
 // something.
 const fakeGo = `#!/bin/sh
 while [ $# -gt 0 ]; do [ "$1" = -o ] && out=$2; shift; done
@@ -72,12 +72,13 @@ cat >"$out" <<'END'
 #!/bin/sh
 echo "$(basename "$0")" "$PWD" >>"$CALLS"
 printf '  %s\n' "$@" >>"$CALLS"
-[ "$1" != diff ] || { echo "## the table"; exit 1; }
+echo "## the table"
+exit 1
 END
 chmod +x "$out"
 `
 
-// TestActionScript: inputs are arguments, whatever they contain, and the status is that of the diff.
+// TestActionScript: inputs are arguments, whatever they contain, and the status is that of the review.
 func TestActionScript(t *testing.T) {
 	if _, err := exec.LookPath("bash"); err != nil {
 		t.Skip("needs bash")
@@ -120,12 +121,12 @@ func TestActionScript(t *testing.T) {
 		}
 		return string(made), string(text), cmd.ProcessState.ExitCode()
 	}
-	calls, out, status := run("MEASURE=kube-proxy", "SCENARIO=--help; touch owned", "SERVICES=`touch owned`", "REPS=2 --force", "MAX_SLOWER=5%")
+	calls, out, status := run("MEASURE=kube-proxy", "MATRIX=--help; touch owned", "MODES=`touch owned`", "BUDGET=2m --force", "MAX_SLOWER=5%")
 	if status != exitFailed {
 		t.Fatalf("status %d\n%s", status, out)
 	}
-	for _, want := range []string{"synclab " + dir + "\n  compare\n  --reps=2 --force\n  --subjects=kube-proxy@src:base=" + dir + "/base $(touch owned)/nftables,kube-proxy@src:head=" + dir + "/head/nftables\n  --out=",
-		"\n  --services=`touch owned`\n  --\n  --help; touch owned\n", "\n  --format=github\n  --max-slower=5%\n"} {
+	for _, want := range []string{"synclab " + dir + "\n  pr\n  --of=kube-proxy\n  --base=" + dir + "/base $(touch owned)\n  --head=" + dir + "/head\n",
+		"\n  --modes=`touch owned`\n  --matrix=--help; touch owned\n  --budget=2m --force\n  --max-slower=5%\n  --out=", "\n  --format=github\n"} {
 		if !strings.Contains(calls, want) {
 			t.Errorf("%q is missing in the calls:\n%s", want, calls)
 		}
@@ -138,7 +139,7 @@ func TestActionScript(t *testing.T) {
 			t.Errorf("%s: %q, %v", file, text, err)
 		}
 	}
-	if calls, out, status = run("MEASURE=synclab", "SUBJECT=synclab/iptables-nft+gogc50"); status != exitFailed || !strings.Contains(calls, "--subjects=synclab@src:base=") || !strings.Contains(calls, "/head/iptables-nft+gogc50\n") {
+	if calls, out, status = run("MEASURE=synclab"); status != exitFailed || !strings.Contains(calls, "--of=synclab\n") || !strings.Contains(calls, "--modes=iptables-legacy,nftables\n") {
 		t.Errorf("status %d\n%s%s", status, calls, out)
 	}
 	if calls, out, status = run("MEASURE=cilium"); status != exitUsage || calls != "" || !strings.Contains(out, "want kube-proxy or synclab") {

@@ -85,19 +85,11 @@ func measureShown(ctx context.Context, s streams, o runOptions, also func(bench.
 	if o.json {
 		show = terminal.NewEvents(s.out).Progress
 	}
-	options := bench.ExecuteOptions{
-		Scenario: o.scenario, Objects: o.objects, Live: o.live, Subjects: o.subjects, Reps: o.reps, Out: o.out, Force: o.force,
-		ProxyConfig: o.config, Command: commandLine(os.Args), WorkerArgs: []string{worker}, ProxyArgs: []string{"proxy"},
-		Progress: func(p bench.Progress) { show(p); also(p) }, Stderr: s.err, Feed: o.feed, KubeProxy: o.kubeProxy, ExecConfig: o.execConfig, ExecEnv: o.execEnv, MaxMemory: o.maxMemory, Kernels: o.kernels,
-		Shard: o.shard, Shards: o.shards, Profile: o.profile,
-	}
+	options := o.options(s, func(p bench.Progress) { show(p); also(p) })
 	if o.precision > 0 {
 		options.Until = &bench.Until{Precision: o.precision, Budget: o.budget, Imprecise: func(dir string) ([]map[string]string, error) {
 			return imprecise(dir, o.precision)
 		}}
-	}
-	if o.maxTime > 0 {
-		o.scenario.SetTimeouts(o.maxTime)
 	}
 	if o.dryRun {
 		return nil, showShard(s.out, options)
@@ -137,6 +129,19 @@ func measureShown(ctx context.Context, s streams, o runOptions, also func(bench.
 		return summary, terminal.NewEvents(s.out).Done(dir, summary)
 	}
 	return report(s, []string{dir}, dir, terminal.Format(terminal.Formats[0]), reports.Options{})
+}
+
+// options are those of package bench.
+func (o *runOptions) options(s streams, show func(bench.Progress)) bench.ExecuteOptions {
+	if o.maxTime > 0 {
+		o.scenario.SetTimeouts(o.maxTime)
+	}
+	return bench.ExecuteOptions{
+		Scenario: o.scenario, Objects: o.objects, Live: o.live, Subjects: o.subjects, Reps: o.reps, Out: o.out, Force: o.force,
+		ProxyConfig: o.config, Command: commandLine(os.Args), WorkerArgs: []string{worker}, ProxyArgs: []string{"proxy"},
+		Progress: show, Stderr: s.err, Feed: o.feed, KubeProxy: o.kubeProxy, ExecConfig: o.execConfig, ExecEnv: o.execEnv, MaxMemory: o.maxMemory, Kernels: o.kernels,
+		Shard: o.shard, Shards: o.shards, Profile: o.profile,
+	}
 }
 
 // imprecise returns the swept values of the cells of a run that need more repetitions.

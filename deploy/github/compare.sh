@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Measures base and head in turn, in one run, and writes the differences: the first step of action.yml. Inputs are environment variables, as
-# action.yml names them. It ends with the status of synclab diff.
+# Judges head against base: the first step of action.yml. Inputs are environment variables, as action.yml names them. It
+# ends with the status of synclab pr.
 set -euo pipefail
 
 lab=$(cd "$(dirname "$0")/../.." && pwd)
@@ -37,26 +37,21 @@ esac
 case $base$head in
 *[,\"]*) fail "the folders of base and head must have no comma and no quote in their names" ;;
 esac
-mode=${SUBJECT:-nftables}
-mode=${mode#*/}
 
-# With = and --, a value never becomes another flag.
-flags=(compare "--reps=${REPS:-10}" "--subjects=$MEASURE@src:base=$base/$mode,$MEASURE@src:head=$head/$mode" "--out=$work/run")
-if [ -n "${SERVICES:-}" ]; then
-	flags+=("--services=$SERVICES")
-fi
+# With =, a value never becomes another flag.
+flags=(pr "--of=$MEASURE" "--base=$base" "--head=$head" "--modes=${MODES:-iptables-legacy,nftables}" "--matrix=${MATRIX:-pull-request}"
+	"--budget=${BUDGET:-40m}" "--max-slower=${MAX_SLOWER:-10%}" "--out=$work/review" --format=github)
 
 # Git may refuse the folder of another user, so its version is passed.
 commit=$(git -C "$lab" describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)
 (cd "$lab" && go build -buildvcs=false -ldflags "-X synclab/bench/lab/machine.Commit=$commit" -o "$work/bin/synclab" ./cmd/synclab)
 root sh "$lab/scripts/deps.sh"
-root "$work/bin/synclab" "${flags[@]}" -- "${SCENARIO:-steady-churn}"
 
 status=0
-"$work/bin/synclab" diff "$work/run" --format=github "--max-slower=${MAX_SLOWER:-10%}" "--page=$work/diff.html" >"$work/table.md" || status=$?
+root "$work/bin/synclab" "${flags[@]}" >"$work/table.md" || status=$?
 cat "$work/table.md"
 cat "$work/table.md" >>"${GITHUB_STEP_SUMMARY:-/dev/null}"
 if [ -s "$work/table.md" ]; then
-	printf 'table=%s\nfolder=%s\n' "$work/table.md" "$work" >>"${GITHUB_OUTPUT:-/dev/null}"
+	printf 'table=%s\nfolder=%s\n' "$work/table.md" "$work/review" >>"${GITHUB_OUTPUT:-/dev/null}"
 fi
 exit "$status"

@@ -37,8 +37,11 @@ type Diff struct {
 	// number of figures for which it is.
 	Least     float64 `json:"least_difference"`
 	Scattered int     `json:"scattered,omitempty"`
-	// RepetitionsNeeded of each run would suffice for a verdict on any figure that had too few; 0: none had too few.
+	// RepetitionsNeeded of each run would suffice for a verdict on any figure that had too few, of two subjects on any primary
+	// one; 0: none had too few.
 	RepetitionsNeeded int `json:"repetitions_needed,omitempty"`
+
+	primary func(*Delta) bool // of Options
 }
 
 // Delta is one figure of one subject in one cell, in the runs before and after.
@@ -119,6 +122,9 @@ type Options struct {
 	// subjects of two runs that have the same name are compared.
 	OneRun bool
 	Pairs  [][2]string
+	// Primary are the rows whose p-values are adjusted for each other only, since few questions were asked beforehand; nil:
+	// those of the figures comparison.Primary. Of two runs, all rows are one family.
+	Primary func(*Delta) bool
 }
 
 // ErrNothingInCommon: the runs have no subject in the same cell.
@@ -160,6 +166,7 @@ func Compare(before, after string, o Options) (*Diff, error) {
 		return nil, fmt.Errorf("%s (%s) and %s (%s) %w", before, cellsText(sides[0]), after, cellsText(sides[1]), ErrNothingInCommon)
 	}
 	o.apply(d, sides[1].Runs[0].Info.Scenario.Thresholds)
+	d.primary = o.Primary
 	d.judge()
 	return d, nil
 }

@@ -25,7 +25,12 @@ const mostRows = 200
 
 // Markdown writes it for a pull request: the verdict and the figures that differ, and the rest folded.
 func (d *Diff) Markdown(w io.Writer) error {
-	s := doc.Section{Title: "Result"}
+	return (&doc.Document{Title: d.title(), Sections: []doc.Section{d.Section("Result")}}).Markdown(w)
+}
+
+// Section has the verdict and the figures that differ, and the rest folded.
+func (d *Diff) Section(title string) doc.Section {
+	s := doc.Section{ID: "measured", Title: title}
 	differ := d.tableOf(func(r Delta) bool { return r.Verdict == Slower || r.Verdict == Faster })
 	s.Add(doc.Block{Verdict: d.Verdict()}, doc.Block{Table: differ})
 	n := 0
@@ -35,7 +40,7 @@ func (d *Diff) Markdown(w io.Writer) error {
 	}
 	s.Add(doc.Block{Folded: true, Heading: "All " + doc.Plural(n, "figure"), Table: all, Facts: d.absent()},
 		doc.Block{Folded: true, Heading: "Conditions, caveats and method", Note: doc.Sentence(diffMethod, d), Facts: d.conditions(), List: d.caveats()})
-	return (&doc.Document{Title: d.title(), Sections: []doc.Section{s}}).Markdown(w)
+	return s
 }
 
 func (d *Diff) document() *doc.Document {
@@ -140,6 +145,18 @@ func (r Delta) ratioText() string {
 	return text
 }
 
+// RatioCell is the ratio with its interval, marked with ~ where no difference is shown.
+func (r Delta) RatioCell() doc.Cell {
+	if r.Ratio == nil {
+		return doc.None()
+	}
+	text := r.ratioText()
+	if r.Verdict != Slower && r.Verdict != Faster {
+		text = "~ " + text
+	}
+	return doc.Cell{Text: text, Value: doc.Exact(*r.Ratio)}
+}
+
 // FineRatio keeps two decimals, which a threshold of some percent needs.
 func FineRatio(v float64) string {
 	switch {
@@ -229,6 +246,13 @@ func (r Delta) Sentence() string {
 		one.Allowed = PercentText(*r.Threshold)
 	}
 	return doc.Sentence(diffBeyond, one)
+}
+
+// Short describes one row without its threshold: "synclab/nftables at 1,000 Services × 10: full sync 1.31× (1.22–1.40), 1.00 s
+// to 1.31 s".
+func (r Delta) Short() string {
+	return fmt.Sprintf("%s at %s: %s %s, %s to %s", r.Subject, records.ShortSizes([]records.Cell{r.Cell}), doc.LowerFirst(r.Name()), r.ratioText(),
+		comparison.FigureValue(r.Before, false), comparison.FigureValue(r.After, false))
 }
 
 // tableOf has a heading for each subject in each cell, and below it a row for each chosen figure.

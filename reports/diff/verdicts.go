@@ -27,18 +27,24 @@ func (d *Diff) judge() {
 	d.Tests, d.Least = len(tested), estimate.UsualScatter.Least(len(tested))
 	families := [][]*Delta{tested}
 	if d.Pairs != nil {
-		primary := func(r *Delta) bool { return slices.Contains(comparison.Primary, comparison.FigureName(r.Figure)) }
+		primary := d.primary
+		if primary == nil {
+			primary = func(r *Delta) bool { return slices.Contains(comparison.Primary, comparison.FigureName(r.Figure)) }
+		}
 		families = [][]*Delta{
 			slices.DeleteFunc(slices.Clone(tested), func(r *Delta) bool { return !primary(r) }), slices.DeleteFunc(slices.Clone(tested), primary),
 		}
 	}
-	for _, family := range families {
-		d.judgeFamily(family)
+	for i, family := range families {
+		if needed := judgeFamily(family); i == 0 {
+			d.RepetitionsNeeded = needed
+		}
 	}
 }
 
-// judgeFamily gives verdicts to rows whose p-values are adjusted for each other.
-func (d *Diff) judgeFamily(tested []*Delta) {
+// judgeFamily gives verdicts to rows whose p-values are adjusted for each other. It returns how many repetitions would
+// suffice for all; 0: none had too few.
+func judgeFamily(tested []*Delta) (needed int) {
 	var p, beyond []float64
 	for _, r := range tested {
 		r.test()
@@ -53,13 +59,14 @@ func (d *Diff) judgeFamily(tested []*Delta) {
 		r.Adjusted = &all[i]
 		r.Verdict = r.verdict(estimate.Found(p, i, r.leastP(len(r.va), len(r.vb))))
 		if r.Verdict == TooFew {
-			d.RepetitionsNeeded = max(d.RepetitionsNeeded, estimate.RepetitionsNeeded(p, i, func(n int) float64 { return r.leastP(n, n) }))
+			needed = max(needed, estimate.RepetitionsNeeded(p, i, func(n int) float64 { return r.leastP(n, n) }))
 		}
 		if r.beyondP != nil {
 			r.Beyond = r.Verdict == Slower && allBeyond[next] <= estimate.Level
 			next++
 		}
 	}
+	return needed
 }
 
 // leastP is the smallest p-value that so many repetitions can have.

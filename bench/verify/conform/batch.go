@@ -18,6 +18,8 @@ import (
 type Subject struct {
 	// KubeProxy selects an unmodified kube-proxy; otherwise the subject is Synclab's proxier.
 	KubeProxy bool
+	// Name and Command are of a kube-proxy other than the comparison's; empty: it is that one.
+	Name, Command string
 	// Variant of iptables; empty means the setting's variant.
 	Variant iptables.Variant
 	// Real runs Synclab's proxier with real tables and partial syncs. Otherwise its rules are rendered, always by a
@@ -29,7 +31,7 @@ type Subject struct {
 func (s Subject) String() string {
 	name := "synclab"
 	if s.KubeProxy {
-		name = "kube-proxy"
+		name = cmp.Or(s.Name, "kube-proxy")
 	}
 	if s.Variant != "" {
 		name += "/iptables-" + string(s.Variant)
@@ -217,7 +219,7 @@ func (r *run) startOn(ctx context.Context, node *corev1.Node, machine proxier.Ma
 		s.MaxTime, s.Variant = r.MaxTime, cmp.Or(subject.Variant, s.Variant)
 		switch {
 		case subject.KubeProxy:
-			r.sides[n], err = asSide(startKubeProxy(ctx, r.KubeProxy, s, node, r.feed))
+			r.sides[n], err = asSide(startKubeProxy(ctx, cmp.Or(subject.Command, r.KubeProxy), s, node, r.feed))
 		case subject.Real:
 			r.sides[n], err = asSide(startInstalled(ctx, s, node, r.feed))
 		default:

@@ -1,0 +1,443 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"synclab/bench"
+	"synclab/bench/lab/profile"
+	"synclab/bench/lab/shell"
+	"synclab/bench/lab/upstream"
+	"synclab/bench/outfile"
+	"synclab/bench/raw"
+	"synclab/bench/subject"
+	"synclab/bench/verify/conform"
+	"synclab/cmd/synclab/terminal"
+	"synclab/proxier/config"
+	"synclab/reports/comparison"
+	"synclab/reports/diff"
+	"synclab/reports/doc"
+	"synclab/reports/profiles"
+	"synclab/reports/records"
+	"synclab/reports/review"
+	"synclab/reports/sections"
+	"synclab/scenarios"
+)
+
+// prFlags are the flags of `synclab pr`.
+type prFlags struct {
+	base, head string
+	program    string
+	matrix     string
+	modes      []string
+	gates      []string
+	large      bool
+	precision  string
+	budget     time.Duration
+	clusters   int
+	thresholds thresholdFlags
+	format     terminal.Format
+	out        string
+	force      bool
+}
+
+// The files of a review, in its folder.
+const (
+	reviewPage    = "index.html"
+	reviewComment = "comment.md"
+	reviewData    = "review.json"
+)
+
+// largeSizes are observed once with --large: Services and endpoints of each. They are the sizes of k/k#139513 and of
+// guessi/kube-proxy-benchmark.
+var largeSizes = []scenarios.Sizes{{Services: 44000, Endpoints: 1}, {Services: 5000, Endpoints: 50}}
+
+// largeTime is when a subject of a large size is stopped.
+const largeTime = 10 * time.Minute
+
+func newPR(s streams) *cobra.Command {
+	f := prFlags{}
+	cmd := &cobra.Command{
+		Use:   "pr --base VERSION|DIR --head VERSION|DIR",
+		Short: "Judge a change of kube-proxy: what it costs, where the time goes, whether it does the same",
+		Long: `Pr builds base and head, and compares them:
+
+  1. what they do: the rules of random clusters (modes iptables-*), and where packets end;
+  2. what they cost: both in turn, over the sizes of a scenario and several modes, until
+     the main figures are precise or --budget is used;
+  3. where the time goes: one profile of each at the largest size, if perf is there.
+
+It writes a page, the data, and comment.md for a pull request. Base and head are
+versions of kube-proxy, or folders with checkouts of Kubernetes, with suffixes such as
++gate:NAME=BOOL. With --of synclab they are revisions or checkouts of Synclab.
+
+The exit status is 1 if a figure is shown to exceed its threshold (--max-slower), or
+if packets or rules differ.`,
+		Example: `  synclab pr --base v1.36.3 --head v1.37.2
+  synclab pr --base ../base --head ../head --modes nftables
+  synclab pr --base v1.37.2+gate:NFTablesNetlink=false --head v1.37.2 --modes nftables
+  synclab pr --base v1.36.3 --head ../head --large --budget 1h
+  synclab pr --base ../base --head ../head --matrix my-scenario.yaml -o github > comment.md`,
+		Args: argCount(0, 0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd, s) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.base, "base", "", "`build` before the change: a version, or the folder of a checkout")
+	flags.StringVar(&f.head, "head", "", "`build` with the change: a version, or the folder of a checkout")
+	flags.StringVar(&f.program, "of", subject.KubeProxy, "`program` that changed: "+subject.KubeProxy+" or "+subject.Synclab)
+	flags.StringVar(&f.matrix, "matrix", "pull-request", "`scenario` whose sweep has the sizes: a name of the library, or a .yaml file")
+	flags.StringSliceVar(&f.modes, "modes", []string{"iptables-legacy", "nftables"}, "`list` of modes, separated by commas")
+	flags.StringArrayVar(&f.gates, "gate", nil, "set a feature gate of both: `NAME=BOOL` (repeatable)")
+	flags.BoolVar(&f.large, "large", false, "also observe 44,000 Services with one endpoint and 5,000 with 50, once, stopped after ten minutes")
+	flags.StringVar(&f.precision, "precision", "5%", "repeat until the 95 % interval of each main ratio is within this `share` of it")
+	flags.DurationVar(&f.budget, "budget", 40*time.Minute, budgetText+"; at least three repetitions are made")
+	flags.IntVar(&f.clusters, "clusters", 60, "`number` of random clusters whose rules are compared, in modes iptables-*")
+	f.thresholds.register(cmd, diff.DefaultThreshold)
+	f.format.Register(cmd, terminal.GitHub)
+	registerOut(cmd, &f.out, &f.force, "review", "a new one in runs/")
+	for _, flag := range []string{"base", "head"} {
+		if err := cmd.MarkFlagRequired(flag); err != nil {
+			panic(err)
+		}
+	}
+	terminal.Complete(cmd, "of", subject.KubeProxy, subject.Synclab)
+	return cmd
+}
+
+// subjectOf is the subject of a build in a mode.
+func (f *prFlags) subjectOf(side, build, mode string) string {
+	suffixes := ""
+	if stat, err := os.Stat(build); err != nil || !stat.IsDir() {
+		build, suffixes, _ = strings.Cut(build, "+")
+	}
+	if stat, err := os.Stat(build); err == nil && stat.IsDir() {
+		build = "src:" + side + "=" + build
+	}
+	name := f.program + "@" + build + "/" + mode
+	if suffixes != "" {
+		name += "+" + suffixes
+	}
+	for _, gate := range f.gates {
+		name += "+gate:" + gate
+	}
+	return name
+}
+
+// reviewing is a review that runs.
+type reviewing struct {
+	*prFlags
+	s        streams
+	cmd      *cobra.Command
+	scenario *scenarios.Scenario
+	pairs    [][2]string // of subjects, as given: with the folders of checkouts
+	names    [][2]string // of the same, in records
+	share    float64
+	shown    *terminal.Progress
+	result   review.Review
+}
+
+func (f *prFlags) run(cmd *cobra.Command, s streams) (err error) {
+	r := &reviewing{prFlags: f, s: s, cmd: cmd, result: review.Review{Program: f.program, Base: f.base, Head: f.head, Command: commandLine(os.Args)}}
+	if f.program != subject.KubeProxy && f.program != subject.Synclab {
+		return badUsage(cmd, "--of %q: want %s or %s", f.program, subject.KubeProxy, subject.Synclab)
+	}
+	if r.share, err = parseShare(f.precision); err != nil || !(r.share > 0 && r.share < 1) {
+		return badUsage(cmd, "--precision %q: want a share such as 5%% or 0.05", f.precision)
+	}
+	if f.budget <= 0 || f.clusters < 0 {
+		return badUsage(cmd, "--budget %v, --clusters %d: want more than 0, and at least 0", f.budget, f.clusters)
+	}
+	thresholds, err := f.thresholds.read(cmd)
+	if err != nil {
+		return err
+	}
+	for _, mode := range f.modes {
+		pair := [2]string{f.subjectOf("base", f.base, mode), f.subjectOf("head", f.head, mode)}
+		if err := checkSubjects(cmd, pair[:]); err != nil {
+			return err
+		}
+		a, b := subject.Named(pair[0]), subject.Named(pair[1])
+		r.pairs, r.names = append(r.pairs, pair), append(r.names, [2]string{a.Name, b.Name})
+	}
+	if len(r.pairs) == 0 {
+		return badUsage(cmd, "--modes: want at least one")
+	}
+	if r.scenario, err = loadScenario(cmd.Context(), f.matrix, nil, scenarios.Sizes{}); err != nil {
+		return err
+	}
+	began := time.Now()
+	if f.out == "" {
+		if f.out, err = raw.NewFolder("pr", began); err != nil {
+			return err
+		}
+	}
+	if err := r.compare(cmd.Context()); err != nil {
+		return err
+	}
+	if err := r.measureAll(cmd.Context(), thresholds); err != nil {
+		return err
+	}
+	r.result.Took = time.Since(began).Seconds()
+	return r.write()
+}
+
+// execute runs subjects in a folder of the review, and adds the digest of its records.
+func (r *reviewing) execute(ctx context.Context, folder string, o runOptions, change func(*bench.ExecuteOptions)) (dir string, err error) {
+	o.feed, o.out, o.force, o.config = raw.FeedAPI, filepath.Join(r.out, folder), r.force, config.New()
+	shown := terminal.NewProgress(r.s.err)
+	options := o.options(r.s, shown.Show)
+	if change != nil {
+		change(&options)
+	}
+	fmt.Fprintf(r.s.err, "%s:\n", folder)
+	dir, err = bench.Execute(ctx, options)
+	shown.End()
+	if err != nil {
+		return dir, fmt.Errorf("%s: %w", folder, err)
+	}
+	digest, err := upstream.Digest(filepath.Join(dir, raw.RecordsFile))
+	r.result.Digests = append(r.result.Digests, [2]string{folder + "/" + raw.RecordsFile, digest})
+	return dir, err
+}
+
+// subjects are all subjects.
+func (r *reviewing) subjects() (all []string) {
+	for _, pair := range r.pairs {
+		all = append(all, pair[:]...)
+	}
+	return all
+}
+
+// measureAll measures the matrix, large sizes and profiles.
+func (r *reviewing) measureAll(ctx context.Context, thresholds diff.Options) error {
+	cells, err := r.scenario.Cells()
+	if err != nil {
+		return badInput(err)
+	}
+	var sizes []records.Cell
+	for _, cell := range cells {
+		sizes = append(sizes, records.Cell{Services: cell.Scenario.Shape.Services})
+	}
+	r.result.Primary = review.Primary(sizes)
+	thresholds.OneRun, thresholds.Pairs, thresholds.Primary = true, r.names, r.result.Primary
+	dir, err := r.execute(ctx, "measured", runOptions{scenario: r.scenario, subjects: r.subjects()}, func(o *bench.ExecuteOptions) {
+		o.Until = &bench.Until{Precision: r.share, Budget: r.budget, Imprecise: func(dir string) ([]map[string]string, error) { return r.imprecise(dir) }}
+	})
+	if err != nil {
+		return err
+	}
+	if r.result.Measured, err = diff.Compare(dir, dir, thresholds); err != nil {
+		return err
+	}
+	if r.large {
+		for _, size := range largeSizes {
+			if err := r.observe(ctx, size, thresholds); err != nil {
+				return err
+			}
+		}
+	}
+	return r.profile(ctx)
+}
+
+// imprecise returns all cells while the interval of a main ratio is wider than wanted: they have the same number of
+// repetitions.
+func (r *reviewing) imprecise(dir string) (cells []map[string]string, err error) {
+	d, err := diff.Compare(dir, dir, diff.Options{OneRun: true, Pairs: r.names})
+	if err != nil {
+		return nil, err
+	}
+	wide := false
+	for _, row := range d.Rows {
+		cells = append(cells, row.Cell.Params)
+		if r.result.Primary(&row) && row.Ratio != nil && !row.Exact {
+			wide = wide || row.Low == nil || *row.High-*row.Low > 2*r.share**row.Ratio
+		}
+	}
+	if !wide {
+		return nil, nil
+	}
+	return cells, nil
+}
+
+// lastCell is the scenario of the largest cell.
+func lastCell(s *scenarios.Scenario) (*scenarios.Scenario, error) {
+	cells, err := s.Cells()
+	if err != nil {
+		return nil, badInput(err)
+	}
+	return &cells[len(cells)-1].Scenario, nil
+}
+
+// observe measures a large size once.
+func (r *reviewing) observe(ctx context.Context, size scenarios.Sizes, thresholds diff.Options) error {
+	scenario, err := loadScenario(ctx, r.matrix, nil, size)
+	if err != nil {
+		return err
+	}
+	if scenario, err = lastCell(scenario); err != nil {
+		return err
+	}
+	folder := fmt.Sprintf("observed-%d-by-%d", size.Services, size.Endpoints)
+	dir, err := r.execute(ctx, folder, runOptions{scenario: scenario, subjects: r.subjects(), reps: 1, maxTime: largeTime}, nil)
+	if err != nil {
+		return err
+	}
+	observed, err := diff.Compare(dir, dir, thresholds)
+	r.result.Observed = append(r.result.Observed, observed)
+	return err
+}
+
+// profile takes a profile of each subject in the largest cell.
+func (r *reviewing) profile(ctx context.Context) error {
+	if err := profile.Check(); err != nil {
+		fmt.Fprintln(r.s.err, "no profiles:", err)
+		return nil
+	}
+	scenario, err := lastCell(r.scenario)
+	if err != nil {
+		return err
+	}
+	dir, err := r.execute(ctx, "profiled", runOptions{scenario: scenario, subjects: r.subjects(), reps: 1, profile: true}, func(o *bench.ExecuteOptions) { o.OnlyProfiled = true })
+	if err != nil {
+		return err
+	}
+	runs, err := records.LoadAll([]string{dir})
+	if err != nil {
+		return err
+	}
+	moved, problems := profiles.Compare(records.Collect(runs), r.names)
+	for _, problem := range problems {
+		fmt.Fprintln(r.s.err, problem)
+	}
+	r.result.Moved = moved
+	return nil
+}
+
+// compare compares what base and head do.
+func (r *reviewing) compare(ctx context.Context) error {
+	for i, pair := range r.pairs {
+		if spec := subject.Named(r.names[i][0]); spec.Classic() && r.program == subject.KubeProxy && r.clusters > 0 {
+			r.result.Checks = append(r.result.Checks, r.rules(ctx, pair, spec))
+		}
+		check, err := r.packets(ctx, r.modes[i], pair)
+		if err != nil {
+			return err
+		}
+		r.result.Checks = append(r.result.Checks, check)
+	}
+	return ctx.Err()
+}
+
+// rules compares the rules of random clusters.
+func (r *reviewing) rules(ctx context.Context, pair [2]string, mode subject.Spec) review.Check {
+	check := review.Check{What: fmt.Sprintf("rules of random clusters, iptables-%s", mode.Variant)}
+	request := conform.Request{Workers: 2, Clusters: r.clusters, Seed: 1, Limit: conform.Constraint{Variant: mode.Variant}}
+	sides := []*conform.Subject{&request.First, &request.Second}
+	for i, name := range pair {
+		spec, err := subject.Parse(name)
+		var path, version string
+		if err == nil {
+			path, version, err = spec.Build(ctx, upstream.Options{Progress: r.s.progress})
+		}
+		if err != nil {
+			check.Failed, check.Result = true, err.Error()
+			return check
+		}
+		if minor := upstream.Minor(version); request.Minor == 0 || 0 < minor && minor < request.Minor {
+			request.Minor = minor // clusters that both can serve
+		}
+		*sides[i] = conform.Subject{KubeProxy: true, Name: spec.Program(), Command: path, Variant: mode.Variant}
+	}
+	var last conform.Event
+	first := ""
+	shown := terminal.NewCounter(r.s.err, check.What, 0)
+	err := request.Execute(ctx, r.s.err, []string{rulesWorker}, func(e conform.Event) {
+		shown.Show(e.States, e.Total)
+		if last = e; e.Failure != nil && first == "" {
+			first = cmp.Or(e.Failure.Error, e.Failure.Text)
+		}
+	})
+	shown.End()
+	check.Result = fmt.Sprintf("%s of %s: %s", doc.Plural(last.States, "state"), doc.Plural(last.Clusters, "cluster"), doc.Plural(last.Unexplained, "difference"))
+	switch {
+	case err != nil:
+		check.Failed, check.Result = true, err.Error()
+	case last.Unexplained > 0:
+		check.Differs = true
+		check.Result += fmt.Sprintf(" in %s; the first: %s", doc.Plural(last.Differing, "state"), firstLines(first, 12))
+	case last.NotCompared > 0 || last.States == 0:
+		check.Failed = true
+		check.Result += "; not compared to the end: " + firstLines(first, 3)
+	}
+	return check
+}
+
+// firstLines shortens a text.
+func firstLines(text string, n int) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	if len(lines) > n {
+		lines = append(lines[:n], "…")
+	}
+	return strings.Join(lines, "\n")
+}
+
+// packets compares where packets end.
+func (r *reviewing) packets(ctx context.Context, mode string, pair [2]string) (check review.Check, err error) {
+	check.What = "packets, " + mode
+	scenario, err := loadScenario(ctx, verdictScenario, nil, scenarios.Sizes{})
+	if err != nil {
+		return check, err
+	}
+	dir, err := r.execute(ctx, "packets-"+mode, runOptions{scenario: scenario, subjects: pair[:], reps: 1}, nil)
+	if err != nil {
+		return check, err
+	}
+	runs, err := records.LoadAll([]string{dir})
+	if err != nil {
+		return check, err
+	}
+	answers := sections.Summarize(runs, comparison.ReportSLOs).PacketAnswers()
+	check.Result = fmt.Sprintf("%s, %s", doc.Plural(answers.Packets, "packet"), doc.Plural(answers.Unexplained, "difference"))
+	check.Differs = answers.Unexplained > 0 || answers.Looped > 0
+	check.Failed = !check.Differs && (answers.Packets == 0 || len(answers.Missing) > 0)
+	if answers.Looped > 0 {
+		check.Result += ", " + doc.Plural(answers.Looped, "packet") + " looped"
+	}
+	if unseen := answers.Unseen(); unseen != "" {
+		check.Result += "; " + unseen
+	}
+	return check, nil
+}
+
+// write prints the review and writes its files.
+func (r *reviewing) write() error {
+	for name, write := range map[string]func(*bytes.Buffer) error{
+		reviewPage:    func(b *bytes.Buffer) error { return r.result.Page(b) },
+		reviewComment: func(b *bytes.Buffer) error { return r.result.Markdown(b) },
+		reviewData:    func(b *bytes.Buffer) error { return r.result.JSON(b) },
+	} {
+		var b bytes.Buffer
+		if err := write(&b); err != nil {
+			return err
+		}
+		if err := outfile.Write(filepath.Join(r.out, name), b.Bytes(), 0o644); err != nil {
+			return err
+		}
+	}
+	if err := r.format.Write(r.s.out, &r.result, r.format.Text(r.result.Write, r.result.Markdown)); err != nil {
+		return err
+	}
+	fmt.Fprintf(r.s.err, "review: %s, comment: %s\n", shell.Line(filepath.Join(r.out, reviewPage)), shell.Line(filepath.Join(r.out, reviewComment)))
+	if r.result.Bad() {
+		return fmt.Errorf("the head is worse, or does something else: see above")
+	}
+	return nil
+}

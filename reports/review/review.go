@@ -1,0 +1,202 @@
+package review
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"synclab/reports/comparison"
+	"synclab/reports/diff"
+	"synclab/reports/doc"
+	"synclab/reports/profiles"
+	"synclab/reports/records"
+)
+
+// Main are the figures that the verdict is about, at the largest size. Few questions are asked, so that few repetitions
+// answer them.
+var Main = []string{comparison.FigureCold, comparison.FigureReaction, comparison.FigureCPU, comparison.FigureTotalRSS}
+
+// Primary returns a function that reports whether the verdict is about a row: a main figure of the largest of cells.
+func Primary(cells []records.Cell) func(*diff.Delta) bool {
+	largest := slices.MaxFunc(cells, func(a, b records.Cell) int { return cmp.Compare(a.Services, b.Services) })
+	return func(r *diff.Delta) bool {
+		return r.Cell.Services == largest.Services && slices.Contains(Main, r.Figure)
+	}
+}
+
+// Review is what was found about a change.
+type Review struct {
+	Program  string       `json:"program"`
+	Base     string       `json:"base"` // builds, as given
+	Head     string       `json:"head"`
+	Measured *diff.Diff   `json:"measured"`
+	Observed []*diff.Diff `json:"observed,omitempty"` // once, at large sizes
+	// Moved is where the time of syncs went, from one profile of each.
+	Moved   []profiles.Moved `json:"moved,omitempty"`
+	Checks  []Check          `json:"checks"`
+	Command string           `json:"command"` // that repeats it
+	// Digests of the records, by folder.
+	Digests [][2]string `json:"digests"`
+	Took    float64     `json:"seconds"`
+
+	Primary func(*diff.Delta) bool `json:"-"` // of the function Primary
+}
+
+// Check is one comparison of what base and head do.
+type Check struct {
+	What   string `json:"what"`   // "rules, iptables-legacy"
+	Result string `json:"result"` // in words
+	// Differs: the change is visible in the rules or to packets. Failed: they were not compared to the end.
+	Differs bool `json:"differs"`
+	Failed  bool `json:"failed"`
+}
+
+// Bad reports whether a figure is beyond its threshold, or packets end differently.
+func (r *Review) Bad() bool {
+	return len(r.Measured.Beyond()) > 0 || slices.ContainsFunc(r.Checks, func(c Check) bool { return c.Differs })
+}
+
+// Write writes it for a terminal.
+func (r *Review) Write(w io.Writer) error { return r.document().Text(w) }
+
+// Markdown writes the comment.
+func (r *Review) Markdown(w io.Writer) error { return r.document().Markdown(w) }
+
+// Page writes the page.
+func (r *Review) Page(w io.Writer) error { return r.document().Page(w) }
+
+// JSON writes the data.
+func (r *Review) JSON(w io.Writer) error {
+	lines := json.NewEncoder(w)
+	lines.SetIndent("", "  ")
+	return lines.Encode(r)
+}
+
+// mostMoved is the number of functions in a table.
+const mostMoved = 12
+
+func (r *Review) document() *doc.Document {
+	d := &doc.Document{Kind: "synclab pr", Title: fmt.Sprintf("%s: %s against %s", r.Program, r.Head, r.Base)}
+	verdict := doc.Section{ID: "verdict", Title: "Verdict"}
+	verdict.Add(doc.Block{Verdict: r.verdict()}, doc.Block{Table: r.primary()})
+	measured := r.Measured.Section("What it costs")
+	inTable := func(l doc.Line) bool { return l.Level == doc.Bad } // one line for each row beyond its threshold
+	measured.Blocks[0].Verdict = slices.DeleteFunc(measured.Blocks[0].Verdict, inTable)
+	d.Sections = append(d.Sections, verdict, measured)
+	for _, o := range r.Observed {
+		s := o.Section("Observed once: " + records.SizesText([]records.Cell{o.Rows[0].Cell}))
+		s.ID = fmt.Sprintf("observed-%d", o.Rows[0].Cell.Services)
+		d.Sections = append(d.Sections, s)
+	}
+	if len(r.Moved) > 0 {
+		d.Sections = append(d.Sections, r.functions())
+	}
+	same := doc.Section{ID: "same", Title: "Does it do the same?", Short: "Same"}
+	checks := &doc.Table{Columns: []doc.Column{{Name: "Compared"}, {Name: "Result", Row: true}}}
+	for _, c := range r.Checks {
+		checks.Add(doc.Text(c.What), doc.Text(c.Result))
+	}
+	same.Add(doc.Block{Table: checks})
+	repeat := doc.Section{ID: "repeat", Title: "Repeat it"}
+	facts := slices.Concat([][2]string{{"took", (time.Duration(r.Took) * time.Second).String()}}, r.Measured.Before.HostList(), r.Digests)
+	repeat.Add(doc.Block{Code: r.Command}, doc.Block{Facts: facts})
+	d.Sections = append(d.Sections, same, repeat)
+	return d
+}
+
+// verdict says in a few lines what a reviewer must know.
+func (r *Review) verdict() []doc.Line {
+	var out []doc.Line
+	for _, v := range []struct {
+		verdict diff.Verdict
+		level   doc.Level
+		text    string
+	}{{diff.Slower, doc.Bad, "costs more"}, {diff.Faster, doc.Good, "costs less"}} {
+		var what []string
+		for _, row := range r.Measured.Rows {
+			if row.Verdict == v.verdict && r.Primary(&row) {
+				what = append(what, row.Short())
+			}
+		}
+		if len(what) > 0 {
+			out = append(out, doc.Line{Level: v.level, Text: "The head " + v.text + ": " + strings.Join(what, "; ") + "."})
+		}
+	}
+	if len(out) == 0 {
+		out = append(out, doc.Line{Level: doc.Info, Text: "No difference is shown in the main figures (" + figureNames() + " at the largest size)."})
+	}
+	if n := r.Measured.RepetitionsNeeded; n > 0 {
+		out = append(out, doc.Line{Level: doc.Care, Text: fmt.Sprintf("Some figures had too few repetitions for a verdict: %d would suffice (--reps %d, or a larger --budget).", n, n)})
+	}
+	for _, c := range r.Checks {
+		switch {
+		case c.Failed:
+			out = append(out, doc.Line{Level: doc.Care, Text: "Not compared: " + c.What + ": " + c.Result})
+		case c.Differs:
+			out = append(out, doc.Line{Level: doc.Bad, Text: "Differs: " + c.What + ": " + c.Result})
+		}
+	}
+	if !slices.ContainsFunc(r.Checks, func(c Check) bool { return c.Differs || c.Failed }) && len(r.Checks) > 0 {
+		out = append(out, doc.Line{Level: doc.Good, Text: "Both do the same, by every comparison below."})
+	}
+	return out
+}
+
+// figureNames are the names of the primary figures.
+func figureNames() string {
+	var names []string
+	for _, name := range Main {
+		names = append(names, doc.LowerFirst(comparison.FigureOf(name).Text))
+	}
+	return doc.JoinWords(names)
+}
+
+// primary is a table of the main figures: a row for each cell and mode, a column for each figure.
+func (r *Review) primary() *doc.Table {
+	t := &doc.Table{Title: "Head over base", Columns: []doc.Column{{Name: "Subject"}, {Name: "Size", Row: true}}}
+	figures := []string{comparison.FigureCold, comparison.FigureReaction, comparison.FigureNPL99, comparison.FigurePartial, comparison.FigureFull, comparison.FigureCPU, comparison.FigureTotalRSS}
+	for _, name := range figures {
+		t.Columns = append(t.Columns, doc.Column{Name: comparison.FigureOf(name).Text, Numeric: true})
+	}
+	type place struct {
+		subject string
+		cell    string
+	}
+	var places []place
+	ratios := map[place]map[string]doc.Cell{}
+	for _, row := range r.Measured.Rows {
+		at := place{row.Subject, records.SizesText([]records.Cell{row.Cell})}
+		if ratios[at] == nil {
+			ratios[at], places = map[string]doc.Cell{}, append(places, at)
+		}
+		ratios[at][row.Figure] = row.RatioCell()
+	}
+	for _, at := range places {
+		cells := []doc.Cell{doc.Text(at.subject), doc.Text(at.cell)}
+		for _, name := range figures {
+			cell, ok := ratios[at][name]
+			if !ok {
+				cell = doc.None()
+			}
+			cells = append(cells, cell)
+		}
+		t.Add(cells...)
+	}
+	t.Note = "With the 95 % interval; ~: no difference is shown."
+	return t
+}
+
+// functions says which functions changed their share.
+func (r *Review) functions() doc.Section {
+	s := doc.Section{ID: "functions", Title: "Where the time went", Short: "Functions"}
+	s.Add(doc.Block{Soft: true, Note: "CPU time of each function per sync, from one profile of each side. Only functions whose time changed by 1 % of the sync, and by three standard errors of their samples."})
+	for _, m := range r.Moved {
+		heading := fmt.Sprintf("%s, %s, %s", m.After, profiles.KindText(m.Kind), records.SizesText([]records.Cell{m.Cell}))
+		s.Add(doc.Block{Folded: true, Heading: heading, Table: m.Table(mostMoved)})
+	}
+	return s
+}
