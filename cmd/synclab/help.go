@@ -18,7 +18,7 @@ var commandGroups = []struct {
 	title    string
 	commands []string
 }{
-	{"Measure:", []string{"run", "compare", "conform", "pr", "soak"}},
+	{"Measure:", []string{"run", "compare", "conform", "pr", "published", "soak"}},
 	{"Your cluster:", []string{"capture", "plan", "migrate"}},
 	{"Read:", []string{"report", "index", "explain", "diff", "history"}},
 	{"Tools:", []string{"rules", "serve", "scenarios", "build", "doctor", "version", "completion", "help"}},

@@ -1,10 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,7 +16,6 @@ import (
 	"synclab/bench/lab/profile"
 	"synclab/bench/lab/shell"
 	"synclab/bench/lab/upstream"
-	"synclab/bench/outfile"
 	"synclab/bench/raw"
 	"synclab/bench/subject"
 	"synclab/bench/verify/conform"
@@ -419,16 +418,8 @@ func (r *reviewing) packets(ctx context.Context, mode string, pair [2]string) (c
 
 // write prints the review and writes its files.
 func (r *reviewing) write() error {
-	for name, write := range map[string]func(*bytes.Buffer) error{
-		reviewPage:    func(b *bytes.Buffer) error { return r.result.Page(b) },
-		reviewComment: func(b *bytes.Buffer) error { return r.result.Markdown(b) },
-		reviewData:    func(b *bytes.Buffer) error { return r.result.JSON(b) },
-	} {
-		var b bytes.Buffer
-		if err := write(&b); err != nil {
-			return err
-		}
-		if err := outfile.Write(filepath.Join(r.out, name), b.Bytes(), 0o644); err != nil {
+	for name, write := range map[string]func(io.Writer) error{reviewPage: r.result.Page, reviewComment: r.result.Markdown, reviewData: r.result.JSON} {
+		if err := writePage(filepath.Join(r.out, name), write); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"synclab/bench"
+	"synclab/bench/lab/shell"
+	"synclab/bench/raw"
+	"synclab/bench/subject"
+	"synclab/cmd/synclab/terminal"
+	"synclab/proxier/config"
+	reports "synclab/reports/published"
+	"synclab/scenarios/published"
+)
+
+// publishedFlags are the flags of `synclab published`.
+type publishedFlags struct {
+	format terminal.Format
+	list   bool
+	reps   int
+	out    string
+	force  bool
+}
+
+func newPublished(s streams) *cobra.Command {
+	f := publishedFlags{}
+	cmd := &cobra.Command{
+		Use:   "published [CLAIM...]",
+		Short: "Measure again what others published about Service proxies, and say whether it agrees",
+		Long: `Published runs the scenario of each claim: a number from an issue, a talk or a benchmark,
+with what it lets expect here. What machines share is compared: ratios, shapes and shares
+of functions, and no absolute times, unless a claim is about their order of magnitude.
+
+  agrees           every value is within the bounds that the claim names
+  differs          a value is not
+  cannot run here  and why: a kernel, a tool or a mode is missing
+
+Without a name it runs all. A claim that differs is a result: the exit status is 0.
+docs/published.md is its table.`,
+		Example: `  synclab published --list
+  synclab published blog-first-packet
+  synclab published --out runs/published
+  synclab published -o json | jq '.[] | select(.verdict == "differs")'`,
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			claims, _ := published.Load()
+			var names []string
+			for _, c := range claims {
+				names = append(names, c.Name+"\t"+c.Title)
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&f.list, "list", false, "list the claims, with the time that each takes, and run nothing")
+	flags.IntVar(&f.reps, "reps", 0, "`number` of repetitions of each cell (default: the claim's own)")
+	f.format.Register(cmd, terminal.GitHub)
+	registerOut(cmd, &f.out, &f.force, "runs, one below it for each claim", "a new one in runs/")
+	return cmd
+}
+
+func (f *publishedFlags) run(cmd *cobra.Command, s streams, names []string) error {
+	claims, err := published.Load()
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(claims, func(c *published.Claim) bool { return c.Name == name }) {
+			return badUsage(cmd, "there is no claim %q; synclab published --list has all", name)
+		}
+	}
+	if len(names) > 0 {
+		claims = slices.DeleteFunc(claims, func(c *published.Claim) bool { return !slices.Contains(names, c.Name) })
+	}
+	if cmd.Flags().Changed("reps") && f.reps < 1 {
+		return badUsage(cmd, "--reps %d: want at least 1", f.reps)
+	}
+	if f.list {
+		rows := [][]string{{"CLAIM", "MINUTES", "ABOUT", "SOURCE"}}
+		for _, c := range claims {
+			rows = append(rows, []string{c.Name, fmt.Sprint(c.Minutes), c.Title, c.Source})
+		}
+		return terminal.Columns(s.out, rows...)
+	}
+	if f.out == "" {
+		if f.out, err = raw.NewFolder("published", time.Now()); err != nil {
+			return err
+		}
+	}
+	var results reports.Results
+	for i, c := range claims {
+		fmt.Fprintf(s.err, "claim %d of %d: %s, some %d minutes\n", i+1, len(claims), c.Name, c.Minutes)
+		r, err := f.measure(cmd.Context(), s, c)
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.Name, err)
+		}
+		fmt.Fprintf(s.err, "%s: %s %s\n", c.Name, r.Verdict, r.Why)
+		results = append(results, r)
+	}
+	document := results.Document()
+	for name, write := range map[string]func(io.Writer) error{"index.html": document.Page, "published.md": document.Markdown} {
+		if err := writePage(filepath.Join(f.out, name), write); err != nil {
+			return err
+		}
+	}
+	if err := f.format.Write(s.out, results, f.format.Text(document.Text, document.Markdown)); err != nil {
+		return err
+	}
+	fmt.Fprintf(s.err, "page: %s\n", shell.Line(filepath.Join(f.out, "index.html")))
+	return nil
+}
+
+// measure runs a claim. What the machine lacks is a verdict, not an error.
+func (f *publishedFlags) measure(ctx context.Context, s streams, c *published.Claim) (reports.Result, error) {
+	scenario, err := c.MakeScenario()
+	if err != nil {
+		return reports.Result{}, err
+	}
+	if _, lacking := subject.WithTools(c.Subjects); lacking != "" {
+		return reports.CannotRun(c, lacking), nil
+	}
+	o := runOptions{scenario: scenario, subjects: c.Subjects, reps: c.Reps, kernels: c.Kernels, profile: c.Profile,
+		feed: raw.FeedAPI, out: filepath.Join(f.out, c.Name), force: f.force, config: config.New()}
+	if f.reps > 0 {
+		o.reps = f.reps
+	}
+	shown := terminal.NewProgress(s.err)
+	options := o.options(s, shown.Show)
+	options.OnlyProfiled = true
+	dir, err := bench.Execute(ctx, options)
+	shown.End()
+	switch {
+	case ctx.Err() != nil:
+		return reports.Result{}, ctx.Err()
+	case err != nil:
+		return reports.CannotRun(c, err.Error()), nil
+	}
+	return reports.Judge(c, dir)
+}

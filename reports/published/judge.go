@@ -1,0 +1,198 @@
+package published
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"synclab/bench/lab/profile"
+	"synclab/reports/comparison"
+	"synclab/reports/estimate"
+	"synclab/reports/profiles"
+	"synclab/reports/records"
+	"synclab/scenarios/published"
+)
+
+// Verdict on a claim.
+type Verdict string
+
+// The verdicts.
+const (
+	Agrees  Verdict = "agrees"
+	Differs Verdict = "differs"
+	Cannot  Verdict = "cannot run here"
+)
+
+// Result is what became of a claim.
+type Result struct {
+	Claim   *published.Claim `json:"-"`
+	Name    string           `json:"name"`
+	Title   string           `json:"title"`
+	Source  string           `json:"source"`
+	Verdict Verdict          `json:"verdict"`
+	Why     string           `json:"why,omitempty"` // of Cannot
+	Folder  string           `json:"folder,omitempty"`
+	Values  []Value          `json:"values,omitempty"`
+}
+
+// Value is one expected value and what was measured.
+type Value struct {
+	Say       string   `json:"say"`
+	Unit      string   `json:"unit"` // of a figure; ratio: a share; empty: a number
+	Published *float64 `json:"published,omitempty"`
+	From      float64  `json:"from"`
+	To        float64  `json:"to"` // 0: none
+	Measured  float64  `json:"measured"`
+	// Low and High are the 95 % interval from six repetitions on, else the range of the repetitions; nil of one.
+	Low         *float64 `json:"low,omitempty"`
+	High        *float64 `json:"high,omitempty"`
+	Repetitions int      `json:"repetitions"`
+	// AtLeast and AtMost: a subject was stopped, so that the value is a bound.
+	AtLeast bool `json:"at_least,omitempty"`
+	AtMost  bool `json:"at_most,omitempty"`
+	Within  bool `json:"within"`
+}
+
+// CannotRun is the result of a claim that could not be measured.
+func CannotRun(c *published.Claim, why string) Result {
+	return Result{Claim: c, Name: c.Name, Title: c.Title, Source: c.Source, Verdict: Cannot, Why: why}
+}
+
+// Judge compares the run in a folder with what the claim lets expect.
+func Judge(c *published.Claim, dir string) (Result, error) {
+	run, err := records.Load(dir)
+	if err != nil {
+		return Result{}, err
+	}
+	collected := records.Collect([]*records.Run{run})
+	r := Result{Claim: c, Name: c.Name, Title: c.Title, Source: c.Source, Verdict: Agrees, Folder: dir}
+	for _, e := range c.Expect {
+		v := Value{Say: e.Say, Published: e.Published, From: e.From, To: e.To}
+		if err := v.measure(collected, e); err != nil {
+			return CannotRun(c, fmt.Sprintf("%s: %v", e.Say, err)), nil
+		}
+		v.Within = v.Measured >= e.From && !v.AtMost && (e.To == 0 || v.Measured <= e.To && !v.AtLeast)
+		if v.AtMost && e.From == 0 && v.Measured <= e.To {
+			v.Within = true
+		}
+		if !v.Within {
+			r.Verdict = Differs
+		}
+		r.Values = append(r.Values, v)
+	}
+	return r, nil
+}
+
+// measure sets the measured value.
+func (v *Value) measure(c *records.Collection, e published.Expectation) error {
+	if e.Function != "" {
+		return v.share(c, e)
+	}
+	f, known := comparison.Named(comparison.FigureName(e.Figure))
+	if !known {
+		return fmt.Errorf("there is no figure %s", e.Figure)
+	}
+	of, services, err := at(c, f, e.Of)
+	if err != nil {
+		return err
+	}
+	v.Unit, v.Measured, v.Repetitions, v.AtLeast = f.Unit, of.Value, len(of.ByRepetition), of.Stopped
+	v.Low, v.High = bounds(of)
+	if e.Over == nil {
+		return nil
+	}
+	over, less, err := at(c, f, e.Over)
+	if err != nil {
+		return err
+	}
+	ratio, ok := estimate.Compare(over, of, estimate.Paired)
+	if !ok {
+		return fmt.Errorf("nothing to divide by: %s is %v", e.Figure, over.Value)
+	}
+	v.Unit, v.Measured, v.Low, v.High, v.AtMost = "", ratio.Value, ratio.Low, ratio.High, over.Stopped
+	if e.Growth {
+		grow := func(times float64) float64 { return math.Log(times) / math.Log(float64(services)/float64(less)) }
+		v.Measured = grow(v.Measured)
+		for _, bound := range []*float64{v.Low, v.High} {
+			if bound != nil {
+				*bound = grow(*bound)
+			}
+		}
+	}
+	return nil
+}
+
+// bounds are the interval of an estimate, or the range of its repetitions.
+func bounds(e *estimate.Estimate) (low, high *float64) {
+	if e.Low != nil {
+		return e.Low, e.High
+	}
+	return e.RangeLow, e.RangeHigh
+}
+
+// matches reports whether a cell is that of a place.
+func matches(p *published.Place, cell records.Cell) bool {
+	if p.Services != 0 && p.Services != cell.Services {
+		return false
+	}
+	for field, value := range p.Params {
+		if cell.Params[field] != value {
+			return false
+		}
+	}
+	return cell.Params["profile"] != "on"
+}
+
+// at returns a figure at a place.
+func at(c *records.Collection, f comparison.Figure, p *published.Place) (*estimate.Estimate, int, error) {
+	var all []*records.Samples
+	for _, cell := range c.Cells {
+		for _, one := range c.Series {
+			all = append(all, c.Samples(one.Subject, cell))
+		}
+	}
+	source := comparison.SourceOf(all)
+	for _, cell := range c.Cells {
+		if !matches(p, cell) {
+			continue
+		}
+		for _, one := range c.Series {
+			samples := c.Samples(one.Subject, cell)
+			if samples == nil || p.Subject != "" && p.Subject != one.Subject {
+				continue
+			}
+			if e := f.Of(samples, source, comparison.ExceededOf(samples)); e != nil {
+				return e, cell.Services, nil
+			}
+		}
+	}
+	return nil, 0, fmt.Errorf("%s was not measured", f.Name)
+}
+
+// share sets a function's share of a sync's time.
+func (v *Value) share(c *records.Collection, e published.Expectation) error {
+	all, _, _, problems := profiles.Load(c.Runs)
+	if len(problems) > 0 {
+		return fmt.Errorf("profile: %s", problems[0])
+	}
+	i := slices.IndexFunc(all, func(p *profiles.Profile) bool {
+		return p.Kind == e.Kind && (e.Of.Subject == "" || e.Of.Subject == p.Subject) && (e.Of.Services == 0 || e.Of.Services == p.Cell.Services)
+	})
+	if i < 0 {
+		return fmt.Errorf("there is no profile of a %s", profiles.KindText(e.Kind))
+	}
+	var one, sum float64
+	for _, f := range all[i].Functions {
+		if f.Origin == profile.Kernel || e.All {
+			sum += f.Own()
+			if f.Name == e.Function {
+				one += f.Own()
+			}
+		}
+	}
+	if sum == 0 {
+		return fmt.Errorf("the profile has no functions of the kernel")
+	}
+	v.Unit, v.Measured, v.Repetitions = "ratio", one/sum, len(all[i].Total)
+	return nil
+}

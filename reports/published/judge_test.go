@@ -1,0 +1,65 @@
+package published
+
+import (
+	"bytes"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"synclab/reports/reportstest"
+	"synclab/scenarios/published"
+)
+
+// run writes a run in which a cold start of NFT takes slower as long as one of Legacy, nearly.
+func run(t *testing.T, stopAt float64) string {
+	dir := filepath.Join(t.TempDir(), "run")
+	fast, slow := reportstest.Legacy, reportstest.NFT
+	fast.Base, fast.Exponent = 1e-3, 1
+	slow.Base, slow.Exponent = 4e-3, 1
+	reportstest.Run{Scenario: "cold-start", Subjects: []reportstest.Subject{fast, slow}, Sizes: []int{1000, 4000}, Reps: 6, Outside: true, StopAt: stopAt}.Write(t, dir)
+	return dir
+}
+
+func TestJudge(t *testing.T) {
+	place := func(name string, services int) *published.Place {
+		return &published.Place{Subject: name, Services: services}
+	}
+	fast, slow := reportstest.Legacy.Name, reportstest.NFT.Name
+	ratio := published.Expectation{Say: "ratio", Figure: "cold_start", Of: place(slow, 4000), Over: place(fast, 4000)}
+	growth := published.Expectation{Say: "growth", Figure: "cold_start", Growth: true, Of: place(slow, 4000), Over: place(slow, 1000)}
+	value := published.Expectation{Say: "value", Figure: "cold_start", Of: place(fast, 1000)}
+	for _, c := range []struct {
+		name     string
+		expect   published.Expectation
+		from, to float64
+		stopAt   float64
+		want     Verdict
+	}{
+		{"within", ratio, 2, 8, 0, Agrees},
+		{"above", ratio, 1, 2, 0, Differs},
+		{"below", ratio, 10, 0, 0, Differs},
+		{"linear", growth, 0.7, 1.3, 0, Agrees},
+		{"not flat", growth, -0.3, 0.3, 0, Differs},
+		{"at most", value, 0, 100, 0, Agrees},
+		{"a stopped one may take longer", ratio, 1, 8, 10, Differs},
+		{"and takes at least so long", ratio, 1, 0, 10, Agrees},
+		{"not measured", published.Expectation{Say: "none", Figure: "cold_start", Of: place("kube-proxy/ipvs", 0)}, 1, 2, 0, Cannot},
+		{"no profile", published.Expectation{Say: "none", Function: "f", Kind: "full", Of: &published.Place{}}, 1, 2, 0, Cannot},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.expect.From, c.expect.To = c.from, c.to
+			claim := &published.Claim{Name: "c", Title: "about", Source: "somewhere", Date: "2020", Expect: []published.Expectation{c.expect}}
+			r, err := Judge(claim, run(t, c.stopAt))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Verdict != c.want || (r.Verdict == Cannot) != (r.Why != "") {
+				t.Errorf("%+v, want %s", r, c.want)
+			}
+			var b bytes.Buffer
+			if err := (Results{r}).Document().Markdown(&b); err != nil || !strings.Contains(b.String(), "1: "+string(c.want)) {
+				t.Errorf("%v:\n%s", err, b.String())
+			}
+		})
+	}
+}

@@ -1,0 +1,103 @@
+package published
+
+import (
+	"fmt"
+	"strings"
+
+	"synclab/reports/diff"
+	"synclab/reports/doc"
+)
+
+// Results are the results of several claims.
+type Results []Result
+
+// Document is the table of all claims, with the details of each.
+func (r Results) Document() *doc.Document {
+	d := &doc.Document{Kind: "synclab published", Title: "Published numbers, measured here"}
+	all := doc.Section{ID: "claims", Title: "Claims"}
+	t := &doc.Table{Columns: []doc.Column{{Name: "Claim"}, {Name: "About", Row: true}, {Name: "Expected", Row: true}, {Name: "Published", Numeric: true},
+		{Name: "Measured", Numeric: true}, {Name: "Verdict"}}}
+	counts := map[Verdict]int{}
+	for _, one := range r {
+		counts[one.Verdict]++
+		if len(one.Values) == 0 {
+			t.Add(doc.Text(one.Name), doc.Text(one.Title), doc.None(), doc.None(), doc.None(), doc.Text(string(one.Verdict)+": "+one.Why))
+			continue
+		}
+		for i, v := range one.Values {
+			name, title, verdict := doc.Text(one.Name), doc.Text(one.Title), doc.Text(string(one.Verdict))
+			if i > 0 {
+				name, title, verdict = doc.Text(""), doc.Text(""), doc.Text("")
+			}
+			if one.Verdict == Differs && !v.Within {
+				verdict = doc.Text(string(Differs))
+			} else if one.Verdict == Differs {
+				verdict = doc.Text(string(Agrees))
+			}
+			t.Add(name, title, doc.Text(v.Say+": "+v.expected()), doc.Text(v.format(v.Published)), doc.Text(v.measured()), verdict)
+		}
+	}
+	var each []string
+	for _, v := range []Verdict{Agrees, Differs, Cannot} {
+		if counts[v] > 0 {
+			each = append(each, fmt.Sprintf("%d: %s", counts[v], v))
+		}
+	}
+	all.Add(doc.Block{Note: doc.Plural(len(r), "claim") + ". " + strings.Join(each, ", ") + "."}, doc.Block{Table: t})
+	d.Sections = append(d.Sections, all)
+	for _, one := range r {
+		d.Sections = append(d.Sections, one.section())
+	}
+	return d
+}
+
+// section has what was published, how, and what of it is compared.
+func (r Result) section() doc.Section {
+	c := r.Claim
+	s := doc.Section{ID: r.Name, Title: r.Name + ": " + c.Title, Short: r.Name}
+	facts := [][2]string{{"source", c.Source + ", " + c.Date}, {"published", c.Published}}
+	for _, fact := range [][2]string{{"how", c.Method}, {"on", c.Hardware}, {"compared", c.Compared}, {"run", r.Folder}} {
+		if fact[1] != "" {
+			facts = append(facts, fact)
+		}
+	}
+	s.Add(doc.Block{On: doc.Page | doc.Markdown, Folded: true, Heading: "Details", Facts: facts})
+	return s
+}
+
+// expected writes the bounds.
+func (v Value) expected() string {
+	switch {
+	case v.To == 0:
+		return "at least " + v.format(&v.From)
+	case v.From == 0:
+		return "at most " + v.format(&v.To)
+	}
+	return v.format(&v.From) + " to " + v.format(&v.To)
+}
+
+// measured writes the value with its interval.
+func (v Value) measured() string {
+	text := v.format(&v.Measured)
+	switch {
+	case v.AtLeast:
+		text = "> " + text
+	case v.AtMost:
+		text = "< " + text
+	}
+	if v.Low != nil && v.High != nil {
+		text += " (" + v.format(v.Low) + "–" + v.format(v.High) + ")"
+	}
+	return text
+}
+
+// format writes a number of the value's unit.
+func (v Value) format(x *float64) string {
+	switch {
+	case x == nil:
+		return "–"
+	case v.Unit == "":
+		return diff.FineRatio(*x)
+	}
+	return doc.Format(*x, v.Unit)
+}
