@@ -92,7 +92,7 @@ func (v *Value) measure(c *records.Collection, e published.Expectation) error {
 	if !known {
 		return fmt.Errorf("there is no figure %s", e.Figure)
 	}
-	of, services, err := at(c, f, e.Of)
+	of, services, err := at(c, f.Name, e.Of)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (v *Value) measure(c *records.Collection, e published.Expectation) error {
 	if e.Over == nil {
 		return nil
 	}
-	over, less, err := at(c, f, e.Over)
+	over, less, err := at(c, f.Name, e.Over)
 	if err != nil {
 		return err
 	}
@@ -143,15 +143,9 @@ func matches(p *published.Place, cell records.Cell) bool {
 	return cell.Params["profile"] != "on"
 }
 
-// at returns a figure at a place.
-func at(c *records.Collection, f comparison.Figure, p *published.Place) (*estimate.Estimate, int, error) {
-	var all []*records.Samples
-	for _, cell := range c.Cells {
-		for _, one := range c.Series {
-			all = append(all, c.Samples(one.Subject, cell))
-		}
-	}
-	source := comparison.SourceOf(all)
+// at returns a figure at a place, and the Services there. Of a figure that there is several times, such as one for each
+// fault, it is the first.
+func at(c *records.Collection, name string, p *published.Place) (*estimate.Estimate, int, error) {
 	for _, cell := range c.Cells {
 		if !matches(p, cell) {
 			continue
@@ -161,12 +155,18 @@ func at(c *records.Collection, f comparison.Figure, p *published.Place) (*estima
 			if samples == nil || p.Subject != "" && p.Subject != one.Subject {
 				continue
 			}
-			if e := f.Of(samples, source, comparison.ExceededOf(samples)); e != nil {
-				return e, cell.Services, nil
+			source := comparison.SourceOf([]*records.Samples{samples})
+			for _, f := range comparison.RunFigures(samples) {
+				if f.Name != name {
+					continue
+				}
+				if e := f.Of(samples, source, comparison.ExceededOf(samples)); e != nil {
+					return e, cell.Services, nil
+				}
 			}
 		}
 	}
-	return nil, 0, fmt.Errorf("%s was not measured", f.Name)
+	return nil, 0, fmt.Errorf("%s was not measured", name)
 }
 
 // share sets a function's share of a sync's time.
