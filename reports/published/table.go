@@ -56,7 +56,11 @@ func (r Result) section() doc.Section {
 	c := r.Claim
 	s := doc.Section{ID: r.Name, Title: r.Name + ": " + c.Title, Short: r.Name}
 	facts := [][2]string{{"source", c.Source + ", " + c.Date}, {"published", c.Published}}
-	for _, fact := range [][2]string{{"how", c.Method}, {"on", c.Hardware}, {"compared", c.Compared}, {"run", r.Folder}} {
+	why := ""
+	if r.Verdict == Differs {
+		why = c.Why
+	}
+	for _, fact := range [][2]string{{"how", c.Method}, {"on", c.Hardware}, {"compared", c.Compared}, {"a difference may be due to", why}, {"run", r.Folder}} {
 		if fact[1] != "" {
 			facts = append(facts, fact)
 		}

@@ -28,8 +28,8 @@ type Claim struct {
 	Title, Source, Date, Method, Hardware string
 	// Published are the figures, in the words of the source.
 	Published string
-	// Compared says what of it can be compared here, and why.
-	Compared string
+	// Compared says what of it can be compared here, and why. Why says what may explain a difference, if there is one.
+	Compared, Why string
 	// Scenario is one of the library; Set changes fields of it, and Sweep replaces its sweep.
 	Scenario string
 	Set      []string
