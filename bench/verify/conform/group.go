@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"synclab/bench/verify/owner"
 	"synclab/proxier/iptables/rule"
 )
 
@@ -95,15 +96,15 @@ func serviceOf(port string) string {
 // directly or through other chains.
 func ownersOf(chains map[string]*rule.Chain) map[string]string {
 	owners := map[string]string{}
-	var claim func(chain, owner string)
-	claim = func(chain, owner string) {
+	var claim func(chain, port string)
+	claim = func(chain, port string) {
 		c := chains[chain]
-		if c == nil || owners[chain] != "" || !own(chain) {
+		if c == nil || owners[chain] != "" || !owner.OfService(chain) {
 			return
 		}
-		owners[chain] = owner
+		owners[chain] = port
 		for i := range c.Rules {
-			claim(c.Rules[i].Target.Chain, owner)
+			claim(c.Rules[i].Target.Chain, port)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(chains)) {
@@ -117,14 +118,4 @@ func ownersOf(chains map[string]*rule.Chain) map[string]string {
 		}
 	}
 	return owners
-}
-
-// own reports whether a chain belongs to one Service port.
-func own(chain string) bool {
-	for _, prefix := range []string{"KUBE-SVC-", "KUBE-SVL-", "KUBE-EXT-", "KUBE-FW-", "KUBE-SEP-"} {
-		if strings.HasPrefix(chain, prefix) {
-			return true
-		}
-	}
-	return false
 }

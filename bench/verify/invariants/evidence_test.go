@@ -176,7 +176,7 @@ func (e *Evidence) gauges() {
 	for _, table := range []string{"nat", "filter"} {
 		rules := 0
 		for name, c := range e.Saved[ipv4][table] {
-			if strings.HasPrefix(name, ownPrefix) {
+			if ownChain(name) {
 				rules += len(c.Rules)
 			}
 		}

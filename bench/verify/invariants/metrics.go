@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -59,7 +58,7 @@ func checkMetrics(_ context.Context, e *Evidence, r *report) error {
 func (e *Evidence) checkRulesGauges(family corev1.IPFamily, table string, r *report) {
 	rules := 0
 	for name, c := range e.Saved[family][table] {
-		if strings.HasPrefix(name, ownPrefix) {
+		if ownChain(name) {
 			rules += len(c.Rules)
 		}
 	}

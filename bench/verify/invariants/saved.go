@@ -1,11 +1,9 @@
 package invariants
 
 import (
-	"slices"
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
 
+	"synclab/bench/verify/owner"
 	"synclab/bench/verify/walk"
 	"synclab/proxier/iptables/rule"
 )
@@ -13,16 +11,8 @@ import (
 // Saved are the chains of one family by table and chain name.
 type Saved rule.Tables
 
-// ownPrefix is the prefix of kube-proxy's chain names. All proxiers with kube-proxy's rules use it.
-const ownPrefix = "KUBE-"
-
-// notTheirs are chains with that prefix that the kubelet makes, or made in older versions.
-var notTheirs = []string{"KUBE-KUBELET-CANARY", "KUBE-MARK-DROP"}
-
 // ownChain reports whether a chain belongs to the proxier.
-func ownChain(name string) bool {
-	return strings.HasPrefix(name, ownPrefix) && !slices.Contains(notTheirs, name)
-}
+func ownChain(name string) bool { return owner.OfProxy(name) }
 
 // shared reports whether other programs also write rules into a chain: base chains, and KUBE-FIREWALL, which has a rule
 // of the kubelet.

@@ -17,6 +17,7 @@ import (
 
 	"synclab/bench/subject"
 	"synclab/bench/subject/visible"
+	"synclab/bench/verify/owner"
 	"synclab/proxier/iptables"
 	"synclab/proxier/kernel"
 	"synclab/proxier/kernel/attr"
@@ -242,17 +243,6 @@ func Left(before, after Inventory, to subject.Spec) map[corev1.IPFamily]map[stri
 	return left
 }
 
-// Chains of kube-proxy's mode ipvs (pkg/proxy/ipvs/proxier.go), alone and together with mode iptables.
-var (
-	ipvsChains = []string{"KUBE-NODE-PORT", "KUBE-LOAD-BALANCER", "KUBE-SOURCE-RANGES-FIREWALL", "KUBE-IPVS-FILTER", "KUBE-IPVS-OUT-FILTER"}
-	bothChains = []string{"KUBE-SERVICES", "KUBE-POSTROUTING", "KUBE-MARK-MASQ", "KUBE-FORWARD", "KUBE-PROXY-FIREWALL"}
-)
-
-// ofUserspace reports whether a chain belongs to Synclab's backend userspace.
-func ofUserspace(chain string) bool {
-	return strings.HasPrefix(chain, "KUBE-PORTALS-") || strings.HasPrefix(chain, "KUBE-NODEPORT-")
-}
-
 // uses reports whether a subject uses things of that kind and name.
 func uses(s subject.Spec, thing Thing) bool {
 	switch thing.Kind {
@@ -260,13 +250,14 @@ func uses(s subject.Spec, thing Thing) bool {
 		return slices.Contains(s.Tables, thing.Name)
 	case Chains:
 		variant := strings.HasPrefix(thing.Table, "iptables-"+string(s.Variant)+" ")
+		ofIPVS, onlyIPVS := owner.OfIPVS(thing.Name)
 		switch s.Carrier {
 		case subject.Rules:
-			return variant && !slices.Contains(ipvsChains, thing.Name) && !ofUserspace(thing.Name)
+			return variant && !onlyIPVS && !owner.OfUserspace(thing.Name)
 		case subject.Relay:
-			return variant && ofUserspace(thing.Name)
+			return variant && owner.OfUserspace(thing.Name)
 		case subject.VirtualServers: // in the variant that its tools find
-			return slices.Contains(ipvsChains, thing.Name) || slices.Contains(bothChains, thing.Name)
+			return ofIPVS
 		}
 		return false
 	case Sets, Servers, Devices, Addresses:
