@@ -19,7 +19,7 @@ var commandGroups = []struct {
 	commands []string
 }{
 	{"Measure:", []string{"run", "compare", "conform", "pr", "published", "soak"}},
-	{"Your cluster:", []string{"capture", "plan", "migrate"}},
+	{"Your cluster:", []string{"capture", "inspect", "plan", "migrate"}},
 	{"Read:", []string{"report", "index", "explain", "diff", "history"}},
 	{"Tools:", []string{"rules", "serve", "scenarios", "build", "doctor", "version", "completion", "help"}},
 }

@@ -197,7 +197,7 @@ never changes the firewall of the machine.`,
 	root.SetOut(s.out)
 	root.SetErr(s.err)
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(newRun(s), newMigrate(s), newCompare(s), newConform(s), newBuild(s), newReport(s), newIndex(s), newExplain(s), newDiff(s), newHistory(s), newRules(s), newServe(s), newScenarios(s), newDoctor(s), newVersion(s), newProxy(s), newCapture(s), newSoak(s), newPR(s), newPublished(s))
+	root.AddCommand(newRun(s), newMigrate(s), newCompare(s), newConform(s), newBuild(s), newReport(s), newIndex(s), newExplain(s), newDiff(s), newHistory(s), newRules(s), newServe(s), newScenarios(s), newDoctor(s), newVersion(s), newProxy(s), newCapture(s), newSoak(s), newPR(s), newPublished(s), newInspect(s))
 	root.AddCommand(newPlan(s))
 	root.AddCommand(newWorkers(s)...)
 	addCompletion(root)
