@@ -216,36 +216,6 @@ func TestReferences(t *testing.T) {
 	}
 }
 
-// A writer reports no change of its own rules, and reports a rule that another program deleted.
-func TestWriterLooksAfterItsRules(t *testing.T) {
-	for _, name := range brokenSubjects {
-		t.Run(name, func(t *testing.T) {
-			r := written(t, name)
-			w, err := r.newWriter(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := w.add(); err != nil {
-				t.Fatal(err)
-			}
-			for added, want := range map[bool]bool{true: true, false: false} {
-				if wrong, err := w.intact(added); (wrong == "") != want || err != nil {
-					t.Errorf("second rule %v: %q, %v", added, wrong, err)
-				}
-			}
-			if err := w.remove(); err != nil {
-				t.Fatal(err)
-			}
-			if wrong, err := w.intact(false); wrong != "" || err != nil {
-				t.Errorf("after the rule was deleted again: %q, %v", wrong, err)
-			}
-			if err := w.clear(); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-}
-
 // The conntrack table is full, and afterwards has no entries of the lab.
 func TestConntrackIsFilled(t *testing.T) {
 	r := written(t, "synclab/nftables") // a namespace tracks flows only if a rule needs it

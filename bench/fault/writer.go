@@ -2,19 +2,21 @@ package fault
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 
 	"synclab/bench/lab/netns"
+	"synclab/bench/pass"
 	"synclab/bench/raw"
+	"synclab/proxier/iptables"
 	"synclab/proxier/kernel"
 	"synclab/scenarios"
 )
@@ -32,88 +34,114 @@ const (
 	writingTable = "foreign-writer" // of nftables
 )
 
-// writeInterval is the time between two writes of a competing writer, if the tool is as fast.
+// writeInterval is the shortest time between two writes of a competing writer. It pauses for as long as its last write took,
+// if that is longer, so that it never takes more than half of a CPU's time.
 const writeInterval = 50 * time.Millisecond
 
 // writer adds and deletes one of its rules over and over, and knows which rules it must have.
 type writer struct {
+	tool, waits string // as in Method and Kind of raw.WriterWait
 	add, remove func() error
 	// intact returns how its rules differ from what it wrote; empty: they do not.
 	intact func(added bool) (string, error)
 	clear  func() error
-	writes atomic.Int64
-	errs   atomic.Int64
 }
 
-// compete makes another program write its own rules all the time, with the subject's tool. At the end it checks that
-// these rules are unchanged.
+// compete makes two other programs write their own rules all the time: one calls iptables, the other commits to nf_tables.
+// At the end it checks that these rules are unchanged.
 func (r *Faults) compete(ctx context.Context, d *activeFault) error {
-	w, err := r.newWriter(ctx)
-	if err != nil {
-		return err
+	var writers []*writer
+	for _, begin := range []func(context.Context) (*writer, error){r.newIptablesWriter, r.newNftWriter} {
+		w, err := begin(ctx)
+		if err != nil && len(writers) == 0 && !r.About.Nftables() {
+			return err // without it, nothing competes with the subject
+		}
+		if err != nil {
+			r.note(d, "one writer is missing: %v", err)
+			continue
+		}
+		d.stops = append(d.stops, w.clear)
+		writers = append(writers, w)
 	}
-	d.stops = append(d.stops, w.clear)
+	if len(writers) == 0 {
+		return errors.New("no program could be started that writes rules: see the remarks")
+	}
 	r.start(d)
-	writing, stop := context.WithCancel(context.Background())
-	done := make(chan bool, 1)
+	r.Host.OthersCommit.Store(true)
+	d.stops = append(d.stops, func() error { r.Host.OthersCommit.Store(false); return nil })
+	for _, w := range writers {
+		d.stops = append(d.stops, r.keepWriting(d, w))
+	}
+	return nil
+}
+
+// keepWriting makes a writer write until stop is called, which also checks its rules.
+func (r *Faults) keepWriting(d *activeFault, w *writer) (stop func() error) {
+	writing, end := context.WithCancel(context.Background())
+	added, writes, failed, done := false, 0, 0, make(chan struct{})
+	var first error
 	go func() {
-		ticker := r.Clock.NewTicker(writeInterval)
-		defer ticker.Stop()
-		for added := false; ; {
-			select {
-			case <-writing.Done():
-				done <- added
-				return
-			case <-ticker.C():
-			}
+		defer close(done)
+		for pause := writeInterval; pass.Wait(writing, pause) == nil; {
 			write := w.add
 			if added {
 				write = w.remove
 			}
-			if err := write(); err != nil {
-				w.errs.Add(1) // the next tick tries again
-				continue
+			rec := raw.Record{Fault: d.name, Kind: w.waits, Method: w.tool}
+			if step := r.Step.Load(); step != nil {
+				rec.Step = *step // a long call may end in a later one
 			}
-			w.writes.Add(1)
-			added = !added
+			began := r.Clock.Now()
+			rec.At = began.Sub(r.Started).Seconds()
+			err := write()
+			took := r.Clock.Since(began)
+			if pause, writes = max(writeInterval, took), writes+1; err != nil {
+				failed, rec.Outcome, first = failed+1, raw.WriteFailed, cmp.Or(first, err) // the next one tries again
+			} else {
+				added = !added
+			}
+			r.RecordAs(rec, raw.WriterWait, took.Seconds())
 		}
 	}()
 	flushes := r.flushes.Load()
-	d.stops = append(d.stops, func() error {
-		stop()
-		added := <-done
-		r.note(d, "%d writes, %d that failed", w.writes.Load(), w.errs.Load())
-		if r.flushes.Load() == flushes {
-			wrong, err := w.intact(added)
-			if err != nil {
-				return err
-			}
-			if wrong != "" {
-				r.RecordAs(raw.Record{Step: d.step, Fault: d.name, Invariant: "I7", Error: "rules of another writer: " + wrong}, raw.Violation, 1)
-			}
+	return func() error {
+		end()
+		<-done
+		if r.note(d, "%d writes with %s, %d that failed", writes, w.tool, failed); failed > 0 {
+			r.note(d, "the first that failed: %v", first)
 		}
-		return nil
-	})
-	return nil
+		if r.flushes.Load() != flushes {
+			return nil
+		}
+		wrong, err := w.intact(added)
+		if err == nil && wrong != "" {
+			r.RecordAs(raw.Record{Step: d.step, Fault: d.name, Invariant: "I7", Error: "rules of another writer: " + wrong}, raw.Violation, 1)
+		}
+		return err
+	}
 }
 
-func (r *Faults) newWriter(ctx context.Context) (*writer, error) {
-	if r.About.Nftables() {
-		return r.newNftWriter()
+// newIptablesWriter calls iptables in the subject's variant. With nftables this is iptables-nft, as for other programs on
+// such a node.
+func (r *Faults) newIptablesWriter(ctx context.Context) (*writer, error) {
+	family, variant, waits := r.Families[0], r.KernelVariant(), raw.WaitsForLock
+	if r.About.Nftables() || variant == iptables.Nft {
+		variant, waits = iptables.Nft, raw.WaitsForCommit
 	}
-	family := r.Families[0]
+	tools := iptablesOf{variant, family}
 	var payload bytes.Buffer
 	fmt.Fprintf(&payload, "*nat\n:%s - [0:0]\n-A %s -m comment --comment first -j RETURN\n-A POSTROUTING -j %s\nCOMMIT\n",
 		writingChain, writingChain, writingChain)
-	if err := r.restoreForeign(ctx, family, &payload); err != nil {
+	if _, err := tools.run(ctx, "restore", &payload, "--noflush"); err != nil {
 		return nil, err
 	}
 	tool := func(args ...string) error {
-		_, err := r.runTool(context.Background(), family, append([]string{"-t", "nat"}, args...)...)
+		_, err := tools.run(context.Background(), "", nil, append([]string{"-t", "nat"}, args...)...)
 		return err
 	}
 	second := []string{writingChain, "-m", "comment", "--comment", "second", "-j", "RETURN"}
 	return &writer{
+		tool: raw.MethodIptables, waits: waits,
 		add:    func() error { return tool(append([]string{"-A"}, second...)...) },
 		remove: func() error { return tool(append([]string{"-D"}, second...)...) },
 		intact: func(added bool) (string, error) {
@@ -121,7 +149,7 @@ func (r *Faults) newWriter(ctx context.Context) (*writer, error) {
 			if added {
 				want = append(want, "-A "+writingChain+" -m comment --comment second -j RETURN")
 			}
-			text, err := r.runTool(context.Background(), family, "-t", "nat", "-S", writingChain)
+			text, err := tools.run(context.Background(), "", nil, "-t", "nat", "-S", writingChain)
 			if err != nil {
 				return err.Error(), nil
 			}
@@ -134,7 +162,7 @@ func (r *Faults) newWriter(ctx context.Context) (*writer, error) {
 			return "", nil
 		},
 		clear: func() error {
-			if tally, err := kernel.Tally(string(r.KernelVariant()), family, "nat"); err != nil || !hasChain(tally, writingChain) {
+			if tally, err := kernel.Tally(string(variant), family, "nat"); err != nil || !hasChain(tally, writingChain) {
 				return err // flushed meanwhile
 			}
 			return errors.Join(tool("-D", "POSTROUTING", "-j", writingChain), tool("-F", writingChain), tool("-X", writingChain))
@@ -143,7 +171,7 @@ func (r *Faults) newWriter(ctx context.Context) (*writer, error) {
 }
 
 // newNftWriter writes to a separate table. Every commit in the namespace makes a concurrent transaction start again.
-func (r *Faults) newNftWriter() (*writer, error) {
+func (r *Faults) newNftWriter(context.Context) (*writer, error) {
 	if err := netns.Guard(); err != nil {
 		return nil, err
 	}
@@ -160,6 +188,7 @@ func (r *Faults) newNftWriter() (*writer, error) {
 	}
 	rules := func() ([]*nftables.Rule, error) { return conn.GetRules(table, chain) }
 	return &writer{
+		tool: raw.MethodNft, waits: raw.WaitsForCommit,
 		add: func() error {
 			conn.AddRule(&nftables.Rule{Table: table, Chain: chain, Exprs: returns})
 			return conn.Flush()

@@ -181,6 +181,10 @@ var (
 	// For dropped watches, it is how long the first later change waited. For faults that delay changes one by one
 	// (references, events duplicated or reordered), it is the longest delay.
 	FaultRepaired = metric("fault_repaired", "s", GroupFaults, "time to recover from a fault")
+	// WriterWait is one call of another program that writes its own rules in the subject's namespace: start → end of the
+	// call. Method is its tool, Kind what it may have to wait for, Step that of its start; Outcome is WriteFailed if it wrote nothing.
+	// Of iptables it includes the start of the tool, and the reading and writing of the table.
+	WriterWait = metric("writer_wait", "s", GroupFaults, "write of another program")
 	// InvariantChecks is the number of checks of one Invariant
 	InvariantChecks = metric("invariant_checks", "count", GroupFaults, "invariant checks")
 	// Violation is a number of violations of Invariant; Error has details and how to reproduce

@@ -27,7 +27,7 @@ type Record struct {
 
 	Step   string `json:"step,omitempty"`   // "2:churn": index and kind of the step during which it was taken
 	Sync   int    `json:"sync,omitempty"`   // sequence number of its sync, from 1, within the repetition and family
-	Kind   string `json:"kind,omitempty"`   // full or partial, of that sync
+	Kind   string `json:"kind,omitempty"`   // full or partial, of that sync; WaitsForLock or WaitsForCommit, of a writer_wait
 	Family string `json:"family,omitempty"` // IPv4 or IPv6
 	// Change that a time belongs to: the number of its moment in the repetition, from 1. Changes due at one time share it;
 	// Service is whose endpoints changed. 0: of no change, or of a run before changes had numbers.
@@ -40,7 +40,7 @@ type Record struct {
 	Target string `json:"target,omitempty"`
 	// Method of a first_packet: empty or "sendto" (UDP); MethodConnect (TCP); for flows between namespaces "handshake" (TCP SYN → SYN-ACK), "echo"
 	// (UDP) and "established" (a packet of a flow that conntrack has already). ByPackets: of a change or a start that no
-	// rule showed.
+	// rule showed. MethodIptables, MethodNft: of a writer_wait.
 	Method   string `json:"method,omitempty"`
 	Protocol string `json:"protocol,omitempty"` // TCP or UDP, of a flow
 	// Outcome of a flow: empty (answered by an endpoint that it may reach), refused, timeout, reset, or misrouted. For
@@ -93,6 +93,16 @@ func (r *Record) check() error {
 // MethodConnect is the Method of a first_packet that is the SYN of a connect(2), where the cluster has no UDP Services. It
 // costs more than a sendto(2): values of both are never compared.
 const MethodConnect = "connect"
+
+// MethodIptables and MethodNft are the tools of a writer_wait. Each call waits for the xtables lock, or for the mutex of
+// nf_tables that a namespace's commits take in turn.
+const (
+	MethodIptables = "iptables"
+	MethodNft      = "nft"
+	WaitsForLock   = "lock"
+	WaitsForCommit = "commit"
+	WriteFailed    = "failed" // as Outcome
+)
 
 // TooBusy is the Outcome of packets that had no answer at a moment when packets that bypass the rules had none either.
 const TooBusy = "machine too busy"

@@ -20,9 +20,24 @@ func valuesOf(metric raw.Metric) func(*records.Samples, SameSource) estimate.Sam
 // LargestOf returns the peak of each repetition.
 func LargestOf(metric raw.Metric) func(*records.Samples, SameSource) estimate.Sample {
 	return func(c *records.Samples, source SameSource) estimate.Sample {
-		out := valuesOf(metric)(c, source)
-		for of, values := range out {
-			out[of] = []float64{slices.Max(values)}
+		return largest(valuesOf(metric)(c, source))
+	}
+}
+
+// largest keeps the largest value of each repetition.
+func largest(out estimate.Sample) estimate.Sample {
+	for of, values := range out {
+		out[of] = []float64{slices.Max(values)}
+	}
+	return out
+}
+
+// writerWaits are the calls of other programs by one tool, those that failed included; or only the longest.
+func writerWaits(tool string, longest bool) func(*records.Samples, SameSource) estimate.Sample {
+	return func(c *records.Samples, _ SameSource) estimate.Sample {
+		out := c.ByRepetition(func(r *raw.Record) bool { return r.Metric == raw.WriterWait && r.Method == tool })
+		if longest {
+			out = largest(out)
 		}
 		return out
 	}

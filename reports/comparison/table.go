@@ -44,6 +44,7 @@ var (
 	slower = Words{"slower", "faster"}
 	more   = Words{"more", "less"}
 	moreOf = Words{"more", "fewer"} // what is counted
+	longer = Words{"longer", "shorter"}
 )
 
 // Names of figures, as in summary.json.
@@ -65,6 +66,9 @@ const (
 	FigureFirstSYN    = "first_packet_tcp_last"
 	FigureRules       = "rules"
 	FigureElements    = "elements"
+	// The longest waits of other programs.
+	FigureIptablesWait = "iptables_wait_longest"
+	FigureNftWait      = "nft_wait_longest"
 
 	figurePacketKind = "first_packet" // to a kind of destination, or by another method
 	figureRepaired   = "fault_repaired"
@@ -119,6 +123,18 @@ var Figures = []Figure{
 		Short: "rules", Title: "all tables; counted by the kernel if all subjects have such counts"},
 	{Name: FigureElements, Text: "Elements", Unit: "count", Words: moreOf, Counted: true, Values: CountValues(true),
 		Short: "elements", Title: "elements of sets and maps"},
+	{Name: "iptables_wait_p50", Text: "Others' iptables, p50", Unit: "s", Words: longer, Values: writerWaits(raw.MethodIptables, false),
+		Short: "iptables p50", Title: "one call of iptables by another program, which waits for the xtables lock (legacy) or for commits of nf_tables; it includes the start of the tool"},
+	{Name: "iptables_wait_p99", Text: "Others' iptables, p99", Unit: "s", Words: longer, Percent: 99, Values: writerWaits(raw.MethodIptables, false),
+		Short: "iptables p99", Title: "99 of 100 of these calls"},
+	{Name: FigureIptablesWait, Text: "Others' iptables, longest", Unit: "s", Words: longer, Values: writerWaits(raw.MethodIptables, true), Growing: true,
+		Short: "ipt max", Legend: "ipt max, nft max: the longest that another program's call of iptables, or its commit, took", Spare: 1, Title: "the longest of these calls"},
+	{Name: "nft_wait_p50", Text: "Others' nft, p50", Unit: "s", Words: longer, Values: writerWaits(raw.MethodNft, false),
+		Short: "nft p50", Title: "one commit of another program to its own table of nf_tables"},
+	{Name: "nft_wait_p99", Text: "Others' nft, p99", Unit: "s", Words: longer, Percent: 99, Values: writerWaits(raw.MethodNft, false),
+		Short: "nft p99", Title: "99 of 100 of these calls"},
+	{Name: FigureNftWait, Text: "Others' nft, longest", Unit: "s", Words: longer, Values: writerWaits(raw.MethodNft, true), Growing: true,
+		Short: "nft max", Legend: "ipt max, nft max: the longest that another program's call of iptables, or its commit, took", Spare: 1, Title: "the longest of these calls"},
 	{Name: "chains", Text: "Chains", Unit: "count", Words: moreOf, Counted: true, Values: chainValues, OfRuns: true},
 	{Name: "partial_sync_listing", Text: "Partial sync, reads", Unit: "s", Words: slower, Values: ofKind(raw.Listing, "partial"), OfRuns: true,
 		Title: "wall time of the commands of one partial sync that only read rules; 0: it reads over netlink, or not at all"},

@@ -22,6 +22,7 @@ var sections = []func(*Summary) doc.Section{
 	(*Summary).targetsSection,
 	(*Summary).packetSection,
 	(*Summary).FaultSection,
+	(*Summary).neighbourSection,
 	(*Summary).answersSection,
 	(*Summary).DisruptionSection,
 	(*Summary).seenSection,

@@ -31,9 +31,11 @@ type Host struct {
 	Mortal atomic.Bool
 	// Reacting: the current step makes isolated changes.
 	Reacting atomic.Bool
-	syncs    syncs
-	failed   failures
-	sockets  *socketlb.Balancer // of subject Cilium
+	// OthersCommit: other programs write rules all the time, so that commits never stop.
+	OthersCommit atomic.Bool
+	syncs        syncs
+	failed       failures
+	sockets      *socketlb.Balancer // of subject Cilium
 	// leaveGroup ends the cgroup of a run with subject Cilium.
 	leaveGroup func() error
 	profiling  profiling

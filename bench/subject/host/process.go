@@ -300,7 +300,8 @@ func (s *processSubject) InSync(ctx context.Context) error {
 	}
 }
 
-// converged waits until every change is visible, the subject has nothing left to do, and commits have stopped.
+// converged waits until every change is visible, the subject has nothing left to do, and commits have stopped. While other
+// programs commit all the time, it waits as long as without their commits.
 func (r *Host) converged(ctx context.Context, idle func(context.Context) error) error {
 	if err := r.Harness.Watcher.Wait(ctx); err != nil {
 		return err
@@ -309,7 +310,11 @@ func (r *Host) converged(ctx context.Context, idle func(context.Context) error) 
 	if err := idle(ctx); err != nil {
 		return err
 	}
-	if err := r.Harness.Watcher.Quiet(ctx, calm); err != nil {
+	quiet := func() error { return r.Harness.Watcher.Quiet(ctx, calm) }
+	if r.OthersCommit.Load() {
+		quiet = func() error { return pass.Wait(ctx, calm) }
+	}
+	if err := quiet(); err != nil {
 		return err
 	}
 	return idle(ctx) // a delayed sync may have begun

@@ -1,0 +1,135 @@
+package sections
+
+import (
+	"fmt"
+	"slices"
+
+	"synclab/bench/raw"
+	"synclab/reports/doc"
+	"synclab/reports/estimate"
+	"synclab/reports/records"
+)
+
+// neighbourSection has what subjects do to other programs on the node.
+func (s *Summary) neighbourSection() doc.Section {
+	out := doc.Section{ID: "neighbours", Title: "What other programs waited for", Short: "Neighbours"}
+	table := func(title string) *doc.Table {
+		return &doc.Table{Title: title, Columns: []doc.Column{{Name: "Subject"}, {Name: "Services", Numeric: true}, endpointsColumn(), {Name: "Settings"}, {Name: "Step", Differs: true},
+			{Name: "Tool", Title: "with which the other program writes its own rules"},
+			{Name: "Waits for", Title: "lock: the xtables lock; commit: commits of nf_tables in the namespace"},
+			{Name: "Calls", Numeric: true, Title: "in all repetitions, one after the other"}, {Name: "Failed", Numeric: true, Title: "that wrote nothing"},
+			{Name: "p50", Numeric: true, Title: "start of the call → its end"}, {Name: "p99", Numeric: true, Title: "of the same"},
+			{Name: "Longest", Numeric: true, Title: "of the same"}}}
+	}
+	whole, steps := table(""), table("By step")
+	for _, cell := range s.Collected.Cells {
+		for _, one := range s.Collected.Series {
+			samples := one.Cells[cell.ID()]
+			if samples == nil || !samples.Has(raw.WriterWait) {
+				continue
+			}
+			for _, tool := range []string{raw.MethodIptables, raw.MethodNft} {
+				s.addWaits(whole, one.Name, cell, samples, "", tool)
+			}
+			for _, step := range samples.Steps() {
+				for _, tool := range []string{raw.MethodIptables, raw.MethodNft} {
+					s.addWaits(steps, one.Name, cell, samples, step, tool)
+				}
+			}
+		}
+	}
+	if len(whole.Rows) > 0 {
+		out.Add(doc.Block{On: doc.Page | doc.Markdown, Soft: true, Note: "Other programs wrote rules of their own all the time, one call after the other. A call that waits long is one of few, so look at the longest. A call of iptables includes the start of the tool, and the reading and writing of the table; the steps without syncs show how long that takes."},
+			doc.Block{Table: whole}, doc.Block{On: doc.Page | doc.Markdown, Table: steps})
+	}
+	return out
+}
+
+// addWaits adds a row for the calls of one tool that began in a step; without a step: in all.
+func (s *Summary) addWaits(t *doc.Table, series string, cell records.Cell, samples *records.Samples, step, tool string) {
+	waits, failed := "", 0
+	calls := samples.ByRepetition(func(r *raw.Record) bool {
+		if r.Metric != raw.WriterWait || r.Method != tool || step != "" && r.Step != step {
+			return false
+		}
+		if waits = r.Kind; r.Outcome == raw.WriteFailed {
+			failed++
+		}
+		return true
+	}).Pooled()
+	if len(calls) > 0 {
+		t.Add(s.SeriesCell(series), doc.Int(cell.Services), endpointsCell(cell), settingsCell(cell), doc.Text(step), doc.Text(tool), doc.Text(waits), doc.Int(len(calls)),
+			doc.Int(failed), doc.Value(estimate.Median(calls), "s"), doc.Value(estimate.Percentile(calls, 99), "s"), doc.Value(slices.Max(calls), "s"))
+	}
+}
+
+// Stalls are the stalls that the kernel logged during the repetitions of a series.
+type Stalls struct {
+	Series string
+	Cells  []records.Cell // in which there were any
+	// Times counts the stalls, Repetitions those that had any, and Of those whose log was read.
+	Times, Repetitions, Of int
+	Longest                float64 // in seconds; 0: the kernel does not say
+	Kinds, Tasks           []string
+}
+
+// AllStalls has one entry for each series whose repetitions had stalls.
+func (s *Summary) AllStalls() []Stalls {
+	var out []Stalls
+	for _, one := range s.Collected.Series {
+		all := Stalls{Series: one.Name}
+		for _, cell := range s.Collected.Cells {
+			samples := one.Cells[cell.ID()]
+			if samples == nil {
+				continue
+			}
+			before := all.Times
+			for _, r := range samples.Records {
+				switch r.Metric {
+				case raw.KernelStalls:
+					all.Of++
+					all.Repetitions += int(min(r.Value, 1))
+				case raw.KernelStall:
+					all.Times++
+					all.Longest = max(all.Longest, r.Value)
+					all.Kinds = addOnce(all.Kinds, r.Kind)
+					all.Tasks = addOnce(all.Tasks, r.Task)
+				}
+			}
+			if all.Times > before {
+				all.Cells = append(all.Cells, cell)
+			}
+		}
+		if all.Times > 0 {
+			out = append(out, all)
+		}
+	}
+	return out
+}
+
+func addOnce(list []string, text string) []string {
+	if text == "" || slices.Contains(list, text) {
+		return list
+	}
+	return append(list, text)
+}
+
+// unobservedStalls warns of repetitions without a readable kernel log.
+func unobservedStalls(c *records.Collection) []warning {
+	n, why := 0, ""
+	for _, one := range c.Series {
+		for _, cell := range c.Cells {
+			if samples := one.Cells[cell.ID()]; samples != nil {
+				for _, r := range samples.Records {
+					if r.Metric == raw.StallsUnobserved {
+						n, why = n+1, r.Error
+					}
+				}
+			}
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	return []warning{{text: fmt.Sprintf("stalls of the kernel were not observed in %s: %s", doc.Plural(n, "repetition"), why)}}
+}
