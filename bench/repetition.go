@@ -123,6 +123,7 @@ func (r *repetition) limitFamilies() error {
 
 func (r *repetition) steps(ctx context.Context) error {
 	defer r.Host.EndWork()
+	r.readGaps(false) // those of the preparation
 	for i := range r.Scenario.Steps {
 		s := &r.Scenario.Steps[i]
 		kind, ok := step.Kinds[s.Kind()]
@@ -140,6 +141,7 @@ func (r *repetition) steps(ctx context.Context) error {
 			err = kind.Run(r.Parts, ctx, step.Step{Step: s, Name: name})
 		}
 		r.readStalls()
+		r.readGaps(true)
 		if err != nil {
 			return fmt.Errorf("step %s: %w", name, err)
 		}

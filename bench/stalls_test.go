@@ -20,7 +20,9 @@ func TestStallsAreCountedOnce(t *testing.T) {
 		if !ok {
 			t.Fatal(one.record)
 		}
-		w.add(stalled{Stall: s, step: one.step})
+		if kept, fresh := w.add(stalled{Stall: s, step: one.step}); fresh == (s.Seconds > 30) || kept.Text != s.Text || !fresh && kept.step != "1:create" {
+			t.Errorf("%s: kept %+v, fresh %t", one.record, kept, fresh)
+		}
 	}
 	if len(w.found) != 3 || w.found[0].Seconds != 74 || w.found[0].step != "1:create" || w.found[1].Seconds != 23 || w.found[2].Kind != machine.RCUStall {
 		t.Errorf("%+v", w.found)

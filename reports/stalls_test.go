@@ -21,6 +21,12 @@ func TestStalls(t *testing.T) {
 			{Metric: raw.KernelStall, Value: 24, Unit: "s", Kind: "soft lockup", Task: "nft", Step: "2:settle", Error: "watchdog: BUG: soft lockup"},
 			{Metric: raw.KernelStalls, Value: 1, Unit: "count"},
 		}, "The kernel stalled during 1 of 1 repetition of kube-proxy/nftables at 10 Services × 1 endpoint: soft lockup, up to 24.0 s, in task nft.", unobserved},
+		{"one stall that lasts, of a repetition that was killed", []raw.Record{
+			{Metric: raw.KernelStall, Value: 24, Unit: "s", Kind: "soft lockup", Step: "2:settle", At: 5, Error: "watchdog: BUG: soft lockup"},
+			{Metric: raw.KernelStall, Value: 48, Unit: "s", Kind: "soft lockup", Step: "2:settle", At: 5, Error: "watchdog: BUG: soft lockup"},
+		}, "The kernel stalled during 1 of 1 repetition of kube-proxy/nftables at 10 Services × 1 endpoint: soft lockup, up to 48.0 s.", unobserved},
+		{"a long gap", []raw.Record{{Metric: raw.ScheduleGap, Value: 0.2, Unit: "s", Kind: "CPU 0", Step: "1:create"}, {Metric: raw.ScheduleGap, Value: 2, Unit: "s", Kind: "CPU 1", Step: "2:settle"}},
+			"With kube-proxy/nftables at 10 Services × 1 endpoint, another process could not run on one CPU for 2.00 s (step settle).", "The kernel stalled"},
 		{"no stall", []raw.Record{{Metric: raw.KernelStalls, Value: 0, Unit: "count"}}, "", "stall"},
 		{"no log", []raw.Record{{Metric: raw.StallsUnobserved, Value: 1, Unit: "count", Error: "/dev/kmsg: permission denied"}}, unobserved, "The kernel stalled"},
 	} {

@@ -215,12 +215,16 @@ var (
 	ToolInput = metric("tool_input", "s", GroupSyncs, "call of a tool whose input was kept")
 	// SyncFailed is 1 for each sync that failed
 	SyncFailed = metric("sync_failed", "count", GroupSyncs, "failed syncs")
-	// KernelStall is a stall that the kernel logged: how long a task had been stuck, or 0 where the kernel does not say.
-	// Kind is one of package machine's, Error the message. The log is the machine's, so another process may be the cause.
+	// KernelStall is a report of a stall that the kernel logged: how long a task had been stuck, or 0 where the kernel does not
+	// say. Kind is one of package machine's, Error the message. A stall that lasts has several reports, with the same At.
+	// The log is the machine's, so another process may be the cause.
 	// KernelStalls is the number of stalls of a repetition. StallsUnobserved: the log could not be read; Error says why.
 	KernelStall      = metric("kernel_stall", "s", GroupSyncs, "stall of the kernel")
 	KernelStalls     = metric("kernel_stalls", "count", GroupSyncs, "stalls of the kernel in a repetition")
 	StallsUnobserved = metric("stalls_unobserved", "count", GroupSyncs, "repetitions without observed stalls")
+	// ScheduleGap is the longest time of a step for which a process of normal priority that was ready to run on a CPU, Kind,
+	// did not run. The lab's watchdog measures it, which stays on that CPU. Whatever ran there may be the cause.
+	ScheduleGap = metric("schedule_gap", "s", GroupSyncs, "longest time that another process could not run")
 	// ChangesApplied are those of one step.
 	ChangesApplied = metric("changes_applied", "count", GroupSizes, "changes applied")
 	// Exceeded reports that the subject was stopped because it exceeded a budget. Value is what it had used, with unit s

@@ -526,12 +526,12 @@ func checkSLOs(w io.Writer, a *plan.Answer) error {
 
 // sloFlags are the SLOs of a cluster.
 type sloFlags struct {
-	programming, firstPacket, firstSync time.Duration
-	cpu, memory                         string
+	programming, firstPacket, firstSync, stall time.Duration
+	cpu, memory                                string
 }
 
 // sloNames are the flags.
-var sloNames = []string{"npl-p99", "first-packet-p99", "cpu", "memory", "first-sync"}
+var sloNames = []string{"npl-p99", "first-packet-p99", "cpu", "memory", "first-sync", "stall"}
 
 func (f *sloFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
@@ -540,6 +540,8 @@ func (f *sloFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.cpu, "cpu", planning.PlainNumber(comparison.PlanSLOs.CPU), "SLO: mean `CPUs` of the proxier and its tools, e.g. 0.5 or 500m; 0: no SLO")
 	flags.StringVar(&f.memory, "memory", resource.NewQuantity(int64(comparison.PlanSLOs.Memory), resource.BinarySI).String(), "SLO: peak memory `size` of the proxier and its largest tool together; 0: no SLO")
 	flags.DurationVar(&f.firstSync, "first-sync", comparison.Duration(comparison.PlanSLOs.Start), "SLO: longest time from the start of a proxier on empty tables until every Service is visible; a `time`, 0: no SLO")
+	flags.DurationVar(&f.stall, "stall", 0, "SLO: no other process is kept from running for longer on any CPU; a `time`, 0: no SLO. Other load of this machine counts too")
+	moreFlags(cmd, "stall")
 }
 
 // leastMemory is the smallest plausible SLO for memory, in bytes: every program in Go needs more.
@@ -550,7 +552,7 @@ func (f *sloFlags) read(cmd *cobra.Command) (p comparison.SLOs, defaulted bool, 
 	for _, slo := range []struct {
 		flag string
 		time time.Duration
-	}{{"npl-p99", f.programming}, {"first-packet-p99", f.firstPacket}, {"first-sync", f.firstSync}} {
+	}{{"npl-p99", f.programming}, {"first-packet-p99", f.firstPacket}, {"first-sync", f.firstSync}, {"stall", f.stall}} {
 		if slo.time < 0 {
 			return p, false, badUsage(cmd, "--%s %v: want more than 0, or 0 for no SLO", slo.flag, slo.time)
 		}
@@ -569,7 +571,7 @@ func (f *sloFlags) read(cmd *cobra.Command) (p comparison.SLOs, defaulted bool, 
 		}
 		return p, false, badUsage(cmd, "--memory %s: too little for a proxier; want %dMi or more", f.memory, leastMemory>>20)
 	}
-	p = comparison.SLOs{Latency: f.programming.Seconds(), FirstPacket: f.firstPacket.Seconds(), CPU: cpu.AsApproximateFloat64(), Memory: uint64(memory.Value()), Start: f.firstSync.Seconds()}
+	p = comparison.SLOs{Latency: f.programming.Seconds(), FirstPacket: f.firstPacket.Seconds(), CPU: cpu.AsApproximateFloat64(), Memory: uint64(memory.Value()), Start: f.firstSync.Seconds(), Stall: f.stall.Seconds()}
 	return p, !slices.ContainsFunc(sloNames, cmd.Flags().Changed), nil
 }
 

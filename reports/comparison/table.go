@@ -135,6 +135,8 @@ var Figures = []Figure{
 		Short: "nft p99", Title: "99 of 100 of these calls"},
 	{Name: FigureNftWait, Text: "Others' nft, longest", Unit: "s", Words: longer, Values: writerWaits(raw.MethodNft, true), Growing: true,
 		Short: "nft max", Legend: "ipt max, nft max: the longest that another program's call of iptables, or its commit, took", Spare: 1, Title: "the longest of these calls"},
+	{Name: "schedule_gap", Text: "Longest stall", Unit: "s", Words: longer, Values: LargestOf(raw.ScheduleGap), Growing: true,
+		Short: "stall", Title: "the longest time that another process of normal priority, ready to run on one CPU, could not run"},
 	{Name: "chains", Text: "Chains", Unit: "count", Words: moreOf, Counted: true, Values: chainValues, OfRuns: true},
 	{Name: "partial_sync_listing", Text: "Partial sync, reads", Unit: "s", Words: slower, Values: ofKind(raw.Listing, "partial"), OfRuns: true,
 		Title: "wall time of the commands of one partial sync that only read rules; 0: it reads over netlink, or not at all"},

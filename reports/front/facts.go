@@ -14,6 +14,7 @@ import (
 	"synclab/reports/records"
 	"synclab/reports/sections"
 	"synclab/reports/verdict"
+	"synclab/scenarios"
 )
 
 // Verdict states the result of the runs in a few lines.
@@ -47,9 +48,16 @@ func facts(s *sections.Summary) verdict.Facts {
 		}
 	}
 	for _, one := range s.AllStalls() {
-		f.Stalls = append(f.Stalls, verdict.Stalls{
-			Series: one.Series, Size: records.SizesText(one.Cells), Kinds: one.Kinds, Tasks: one.Tasks, Repetitions: one.Repetitions, Of: one.Of, Longest: one.Longest,
-		})
+		longest := func(l sections.Longest) verdict.Longest {
+			_, kind := scenarios.StepOf(l.Step)
+			return verdict.Longest{Seconds: l.Seconds, Size: records.SizesText([]records.Cell{l.Cell}), Step: kind}
+		}
+		stalls := verdict.Stalls{Series: one.Series, Kinds: one.Kinds, Tasks: one.Tasks, Repetitions: one.Repetitions, Of: one.Of, Longest: one.Longest,
+			Gap: longest(one.Gap), Wait: longest(one.Wait)}
+		if len(one.Cells) > 0 {
+			stalls.Size = records.SizesText(one.Cells)
+		}
+		f.Stalls = append(f.Stalls, stalls)
 	}
 	f.Faults, f.Flows, f.Moves = faults(s), flows(s), moves(s)
 	answers := s.PacketAnswers()

@@ -71,6 +71,7 @@ type seen struct {
 	churnCPU, otherCPU float64 // s
 	packets            []float64
 	churn, reactions   []float64
+	stall              float64 // s
 	stopped            *raw.Record
 }
 
@@ -78,10 +79,12 @@ func sortOut(c *Cell, records []raw.Record) (s seen) {
 	last := 0
 	for i := range records {
 		r := &records[i]
-		if r.Error != "" && r.Metric != raw.Exceeded {
+		if r.Error != "" && r.Metric != raw.Exceeded && r.Metric != raw.KernelStall {
 			continue
 		}
 		switch r.Metric {
+		case raw.ScheduleGap, raw.KernelStall:
+			s.stall = max(s.stall, r.Value)
 		case raw.Exceeded:
 			s.stopped = r
 		case raw.ColdStart:
@@ -135,6 +138,9 @@ func ReadCell(q *Question, from bench.PlanCell) (Cell, error) {
 	}
 	if len(s.packets) > 0 {
 		c.Values[FirstPacket] = Value{V: quantile(s.packets, 0.99)}
+	}
+	if q.SLOs.Stall > 0 && s.stall > 0 {
+		c.Values[Stall] = Value{V: s.stall}
 	}
 	c.syncs(&s, from.Records)
 	if err := c.changes(q, &cluster, &s); err != nil {

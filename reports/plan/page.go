@@ -240,7 +240,8 @@ func metText(met bool) string {
 func (a *Answer) cellsSection() doc.Section {
 	out := doc.Section{ID: "cells", Title: "Every repetition", Short: "Repetitions", Dense: true}
 	t := &doc.Table{Columns: []doc.Column{{Name: "Subject"}, {Name: "Services", Numeric: true}, {Name: "minSyncPeriod"}, {Name: "Repetition", Numeric: true}}}
-	for _, one := range slos {
+	shown := slices.DeleteFunc(slices.Clone(slos), func(one slo) bool { return one.name == Stall && one.bound(a.Question.SLOs) == 0 })
+	for _, one := range shown {
 		t.Columns = append(t.Columns, doc.Column{Name: doc.UpperFirst(one.text), Short: one.short, Numeric: true})
 	}
 	t.Columns = append(t.Columns, doc.Column{Name: fmt.Sprintf("Latency p99 of %d s", ChurnSeconds), Numeric: true, Title: "of the changes that were measured, without an hourly full sync"},
@@ -248,7 +249,7 @@ func (a *Answer) cellsSection() doc.Section {
 	for _, s := range a.Subjects {
 		for _, c := range s.Cells {
 			row := []doc.Cell{doc.Text(s.Name), doc.Int(c.Size), doc.Text(cmp.Or(c.Setting, a.Question.MinSyncPeriod.String())), doc.Int(c.Rep)}
-			for _, one := range slos {
+			for _, one := range shown {
 				cell := doc.NoneFor("not measured: the repetition ended before")
 				if v, ok := c.Values[one.name]; ok {
 					cell = doc.Cell{Text: v.text(one), Value: doc.Exact(v.V), Loud: slices.Contains(c.Violated, one.name)}

@@ -314,6 +314,26 @@ func TestInterrupted(t *testing.T) {
 }
 
 // TestStoppedAt: only at the start and at changes of the asked rate does a subject that is stopped violate the SLO of that step.
+// The longest time that another process could not run, by the watchdog or by the kernel's log, is judged if the plan asks.
+func TestStall(t *testing.T) {
+	for _, c := range []struct {
+		metric raw.Metric
+		slo    float64
+		want   string
+	}{{raw.ScheduleGap, 1, Stall}, {raw.KernelStall, 1, Stall}, {raw.ScheduleGap, 3, ""}, {raw.ScheduleGap, 0, ""}} {
+		q := question(nftables.name)
+		q.SLOs.Stall = c.slo
+		records := append(nftables.records(1000, 1, "", 1), raw.Record{Params: map[string]string{raw.PlanSizeField: "1000"}, Subject: nftables.name, Rep: 1, Step: "1:create", Metric: c.metric, Value: 2, Unit: "s"})
+		if c.metric == raw.KernelStall {
+			records[len(records)-1].Error = "watchdog: BUG: soft lockup"
+		}
+		cell, err := ReadCell(&q, bench.PlanCells(records)[0])
+		if err != nil || strings.Join(cell.Violated, ",") != c.want {
+			t.Errorf("%+v: violated %v, %v", c, cell.Violated, err)
+		}
+	}
+}
+
 func TestStoppedAt(t *testing.T) {
 	q := question(legacy.name)
 	for _, c := range []struct {

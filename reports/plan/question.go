@@ -139,6 +139,7 @@ const (
 	FirstPacket = "first_packet" // s
 	CPU         = "cpu"          // CPUs
 	Latency     = "latency"      // s
+	Stall       = "stall"        // s
 )
 
 // slo is what the outputs say of an SLO.
@@ -153,6 +154,7 @@ var slos = []slo{
 	{FirstPacket, "first packet p99", "1st packet", "s", func(s comparison.SLOs) float64 { return s.FirstPacket }},
 	{CPU, "CPU", "CPU", "CPUs", func(s comparison.SLOs) float64 { return s.CPU }},
 	{Latency, "latency p99 of an hour", "latency p99", "s", func(s comparison.SLOs) float64 { return s.Latency }},
+	{Stall, "longest stall of another process", "stall", "s", func(s comparison.SLOs) float64 { return s.Stall }},
 }
 
 // Validate checks what no measurement could answer.

@@ -216,7 +216,9 @@ func (a *Answer) remarks(run *raw.Run) (out []string) {
 	if q.Defaulted {
 		var each []string
 		for _, s := range slos {
-			each = append(each, s.text+" ≤ "+amount(s, s.bound(q.SLOs)))
+			if bound := s.bound(q.SLOs); bound > 0 {
+				each = append(each, s.text+" ≤ "+amount(s, bound))
+			}
 		}
 		out = append(out, "No SLOs were given; these defaults apply: "+strings.Join(each, ", ")+".")
 	}

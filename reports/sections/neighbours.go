@@ -63,46 +63,70 @@ func (s *Summary) addWaits(t *doc.Table, series string, cell records.Cell, sampl
 	}
 }
 
-// Stalls are the stalls that the kernel logged during the repetitions of a series.
+// Stalls are the stalls that the kernel logged during the repetitions of a series, and how long other processes had to wait.
 type Stalls struct {
 	Series string
 	Cells  []records.Cell // in which there were any
-	// Times counts the stalls, Repetitions those that had any, and Of those whose log was read.
-	Times, Repetitions, Of int
-	Longest                float64 // in seconds; 0: the kernel does not say
-	Kinds, Tasks           []string
+	// Repetitions counts those that had any, and Of those that were observed.
+	Repetitions, Of int
+	Longest         float64 // in seconds; 0: the kernel does not say
+	Kinds, Tasks    []string
+	// Gap is the longest time that another process could not run, Wait the longest call of one that writes rules, each with
+	// its cell.
+	Gap, Wait Longest
 }
 
-// AllStalls has one entry for each series whose repetitions had stalls.
+// Longest is the longest of some times, in seconds, and where it was.
+type Longest struct {
+	Seconds float64
+	Cell    records.Cell
+	Step    string
+}
+
+func (l *Longest) take(r records.Record, cell records.Cell) {
+	if r.Value > l.Seconds {
+		*l = Longest{r.Value, cell, r.Step}
+	}
+}
+
+// AllStalls has one entry for each series.
 func (s *Summary) AllStalls() []Stalls {
 	var out []Stalls
 	for _, one := range s.Collected.Series {
 		all := Stalls{Series: one.Name}
-		for _, cell := range s.Collected.Cells {
+		type repetition struct {
+			cell int
+			estimate.Repetition
+		}
+		observed, with := map[repetition]bool{}, map[repetition]bool{}
+		for i, cell := range s.Collected.Cells {
 			samples := one.Cells[cell.ID()]
 			if samples == nil {
 				continue
 			}
-			before := all.Times
+			before := len(with)
 			for _, r := range samples.Records {
+				of := repetition{i, estimate.Repetition{Run: r.Run, Rep: r.Rep}}
 				switch r.Metric {
 				case raw.KernelStalls:
-					all.Of++
-					all.Repetitions += int(min(r.Value, 1))
-				case raw.KernelStall:
-					all.Times++
+					observed[of] = true
+				case raw.KernelStall: // of a repetition that was killed, there is nothing else
+					observed[of], with[of] = true, true
 					all.Longest = max(all.Longest, r.Value)
 					all.Kinds = addOnce(all.Kinds, r.Kind)
 					all.Tasks = addOnce(all.Tasks, r.Task)
+				case raw.ScheduleGap:
+					all.Gap.take(r, cell)
+				case raw.WriterWait:
+					all.Wait.take(r, cell)
 				}
 			}
-			if all.Times > before {
+			if len(with) > before {
 				all.Cells = append(all.Cells, cell)
 			}
 		}
-		if all.Times > 0 {
-			out = append(out, all)
-		}
+		all.Repetitions, all.Of = len(with), len(observed)
+		out = append(out, all)
 	}
 	return out
 }

@@ -18,6 +18,9 @@ const (
 	busyFrom = 0.7
 	// unobservedFrom is the share of unobserved flows above which the others say nothing of all: as many may have failed.
 	unobservedFrom = 0.05
+	// stallFrom is the time in seconds from which the verdict says that other programs could not run, or waited to write their
+	// rules: health checks and leases of a node have timeouts from 1 s on.
+	stallFrom = 1
 	// mostNamed bounds the subjects that one kind of line names.
 	mostNamed = 4
 )
@@ -65,6 +68,14 @@ type Stalls struct {
 	Kinds, Tasks    []string
 	Repetitions, Of int     // with stalls, and with a log that was read
 	Longest         float64 // in seconds; 0: unknown
+	// Gap is the longest time that another process could not run, Wait the longest call of another that writes rules.
+	Gap, Wait Longest
+}
+
+// Longest is the longest of some times, in seconds; Step is the kind of step in which it was.
+type Longest struct {
+	Seconds    float64
+	Size, Step string
 }
 
 // Faults counts the faults of a subject, and those from which it did not recover.
@@ -236,14 +247,28 @@ func violated(f Facts) (out []doc.Line) {
 // stalled says during whose repetitions the kernel stalled. The log is the machine's, so it does not say because of whom.
 func stalled(f Facts) (out []doc.Line) {
 	for _, s := range f.Stalls {
-		text := fmt.Sprintf("The kernel stalled during %d of %s of %s at %s: %s", s.Repetitions, doc.Plural(s.Of, "repetition"), s.Series, s.Size, doc.JoinWords(s.Kinds))
-		if s.Longest > 0 {
-			text += ", up to " + doc.Format(s.Longest, "s")
+		var texts []string
+		if s.Repetitions > 0 {
+			text := fmt.Sprintf("The kernel stalled during %d of %s of %s at %s: %s", s.Repetitions, doc.Plural(s.Of, "repetition"), s.Series, s.Size, doc.JoinWords(s.Kinds))
+			if s.Longest > 0 {
+				text += ", up to " + doc.Format(s.Longest, "s")
+			}
+			if len(s.Tasks) > 0 {
+				text += ", in task " + doc.JoinWords(s.Tasks)
+			}
+			texts = append(texts, text)
 		}
-		if len(s.Tasks) > 0 {
-			text += ", in task " + doc.JoinWords(s.Tasks)
+		for _, one := range []struct {
+			Longest
+			what string
+		}{{s.Gap, "another process could not run on one CPU for"}, {s.Wait, "another program waited to write its own rules for"}} {
+			if one.Seconds >= stallFrom {
+				texts = append(texts, fmt.Sprintf("With %s at %s, %s %s (step %s)", s.Series, one.Size, one.what, doc.Format(one.Seconds, "s"), one.Step))
+			}
 		}
-		out = append(out, doc.Line{Level: doc.Care, Text: text + "."})
+		for _, text := range texts {
+			out = append(out, doc.Line{Level: doc.Care, Text: text + "."})
+		}
 	}
 	return out
 }

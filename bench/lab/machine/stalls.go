@@ -18,6 +18,7 @@ const (
 	HardLockup = "hard lockup" // a CPU took no interrupts
 	HungTask   = "hung task"   // a task waited without a chance to be interrupted
 	RCUStall   = "RCU stall"   // a CPU or task held up the end of a grace period
+	WorkStall  = "work queue"  // a work queue of a CPU made no progress
 )
 
 // Stall is a stall in the kernel's log.
@@ -38,7 +39,7 @@ func (s *Stall) Continues(before *Stall) bool {
 		(s.At-before.At).Seconds() < s.Seconds
 }
 
-// stalls match the kernel's messages (kernel/watchdog.c, hung_task.c, rcu/tree_stall.h). Their groups are the
+// stalls match the kernel's messages (kernel/watchdog.c, hung_task.c, rcu/tree_stall.h, rcu/tasks.h, workqueue.c). Their groups are the
 // subject's parts, task and seconds. Processes may write to the log too, but put their names first.
 var stalls = []struct {
 	kind    string
@@ -47,7 +48,8 @@ var stalls = []struct {
 	{SoftLockup, regexp.MustCompile(`^(NMI )?(watchdog: )?BUG: soft lockup - (?P<subject>CPU#\d+) stuck for (?P<seconds>\d+)s! \[(?P<subject>(?P<task>[^\]]*?)(:\d+)?)\]`)},
 	{HardLockup, regexp.MustCompile(`^(NMI )?(watchdog: )?(CPU\d+: )?Watchdog detected hard LOCKUP on cpu`)},
 	{HungTask, regexp.MustCompile(`^INFO: task (?P<subject>(?P<task>.*):\d+) (<[^>]*> )?blocked .*for more than (?P<seconds>\d+) seconds`)},
-	{RCUStall, regexp.MustCompile(`^(rcu: )?INFO: rcu\S* (self-)?detected (expedited )?stalls? on CPU`)},
+	{RCUStall, regexp.MustCompile(`^(rcu: )?INFO: rcu\S* (self-)?detected (expedited )?stalls? on (CPU|tasks)`)},
+	{WorkStall, regexp.MustCompile(`^BUG: workqueue lockup - pool (?P<subject>cpus=\S+).* stuck for (?P<seconds>\d+)s!`)},
 }
 
 // ParseStall reads a record of /dev/kmsg: "priority,sequence,time,flags;text", and perhaps more lines. ok is false for

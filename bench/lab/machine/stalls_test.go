@@ -24,6 +24,8 @@ func TestParseStall(t *testing.T) {
 		{"3,9,2,-;rcu: INFO: rcu_preempt self-detected stall on CPU", Stall{Kind: RCUStall}},
 		{"3,9,2,-;rcu: INFO: rcu_sched detected stalls on CPUs/tasks:", Stall{Kind: RCUStall}},
 		{"3,9,2,-;rcu: INFO: rcu_preempt detected expedited stalls on CPUs/tasks: { 0-....D } 21 jiffies s: 5 root: 0x1/.", Stall{Kind: RCUStall}},
+		{"1,9,2,-;INFO: rcu_tasks detected stalls on tasks:", Stall{Kind: RCUStall}},
+		{"0,9,2,-;BUG: workqueue lockup - pool cpus=1 node=0 flags=0x0 nice=0 stuck for 31s!", Stall{Kind: WorkStall, Seconds: 31, Subject: "cpus=1"}},
 		{record: "14,10,2,-;some-daemon[81]: watchdog: BUG: soft lockup - CPU#0 stuck for 26s! [nft:4711]"},
 		{record: "6,10,2,-;nft: a message about something else"},
 		{record: "4,10,2,-;workqueue: foo hogged CPU for >10000us 4 times"},
