@@ -11,9 +11,6 @@ import (
 	"synclab/bench/raw"
 )
 
-// stallEvery is the time between two reads of the kernel's log.
-const stallEvery = time.Second
-
 // stallWatch reads the stalls that the kernel logs during a repetition, and how long other processes could not run. Both are
 // the machine's: what caused a stall is known by its time, and by the task that the kernel names.
 type stallWatch struct {
@@ -57,7 +54,7 @@ func (r *repetition) watchStalls() {
 	var reading sync.WaitGroup
 	w.end = func() { cancel(); reading.Wait() }
 	reading.Go(func() {
-		for pass.Wait(ctx, stallEvery) == nil {
+		for pass.Wait(ctx, time.Second) == nil {
 			r.readStalls()
 		}
 	})
@@ -95,7 +92,6 @@ func (r *repetition) readGaps(record bool) {
 	gaps, err := r.stalls.gaps.Read()
 	if err != nil {
 		r.Messages.Send(pass.Message{Note: fmt.Sprintf("how long other processes could not run is no longer observed: %v", err)})
-		_ = r.stalls.gaps.Close() // it has failed already
 		r.stalls.gaps = nil
 	}
 	for _, gap := range gaps {

@@ -6,6 +6,7 @@ import (
 
 	"synclab/bench/raw"
 	"synclab/reports/reportstest"
+	"synclab/scenarios"
 )
 
 // How long other programs waited is in the report by tool and by step, and in the comparison.
@@ -36,6 +37,28 @@ func TestNeighbours(t *testing.T) {
 		"| 3:churn | iptables | commit | 1 | 1 | 250 ms | 250 ms | 250 ms |", // one of the other subject
 		"| 500 ms (observed 2.0× longer) | 10.0 ms (observed 2.0× longer) |", // the comparison: the longest with each tool
 	} {
+		if !strings.Contains(markdown, want) {
+			t.Errorf("no %q in\n%s", want, markdown)
+		}
+	}
+}
+
+// The syncs of each step are shown beside what fault foreign put there, until it is cleared.
+func TestSyncsBesideForeignObjects(t *testing.T) {
+	y := reportstest.StreamRun(reportstest.StreamModels[2:3], 2, 1, 200, 1)
+	y.Scenario.Steps = []scenarios.Step{
+		{Create: &scenarios.Create{}}, {Fault: &scenarios.Fault{Kind: scenarios.FaultForeign, Elements: 7, Rules: 20}},
+		{Churn: &scenarios.Churn{}}, {Fault: &scenarios.Fault{Kind: scenarios.FaultClear}}, {Settle: &scenarios.Settle{}},
+	}
+	y.Records = nil
+	for step, value := range map[string]float64{"1:create": 1, "3:churn": 2, "5:settle": 3} {
+		for metric, of := range map[raw.Metric]float64{raw.FullSync: 1, raw.PartialSync: 0.001} {
+			y.Records = append(y.Records, raw.Record{Subject: "kube-proxy/nftables", Services: 10, Endpoints: 2, Rep: 1, Metric: metric, Unit: "s", Step: step, Value: value * of})
+		}
+	}
+	dir := t.TempDir()
+	_, markdown := outputs(t, dir, buildOf(t, y, dir, Options{NoPNG: true}))
+	for _, want := range []string{"| 1:create | – | 1.00 s | 1.00 ms |", "| 3:churn | 7 elements, 20 rules | 2.00 s | 2.00 ms |", "| 5:settle | – | 3.00 s | 3.00 ms |"} {
 		if !strings.Contains(markdown, want) {
 			t.Errorf("no %q in\n%s", want, markdown)
 		}

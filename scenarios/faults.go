@@ -25,6 +25,7 @@ const (
 	FaultWriter    = "writer"    // For: another process keeps writing its own rules, as a CNI or a kubelet does
 	FaultFlush     = "flush"     // Table is flushed
 	FaultDelete    = "delete"    // one Object of the subject in Table is deleted
+	FaultForeign   = "foreign"   // a foreign table of nftables with Elements and newer sets, and foreign Rules, stand there until cleared
 	FaultReference = "reference" // foreign rules refer to the chains of the subject's present Services, and stay
 
 	// Faults of the API.
@@ -80,6 +81,8 @@ var faultForms = []faultForm{
 		"- fault: {kind: lock-held, for: 1h}", "- churn: {rate: 2, events: 30}", "- fault: clear", settled}},
 	{kind: FaultWriter, takes: "for", place: 5,
 		trial: []string{"- fault: {kind: writer, for: 8s}", "- churn: {rate: 2, events: 16}", settled}},
+	{kind: FaultForeign, takes: "elements rules", place: 20,
+		trial: []string{"- fault: {kind: foreign, elements: 1000, rules: 200}", "- churn: {rate: 2, events: 10}", settled, "- fault: clear"}},
 	{kind: FaultFlush, takes: "table", rules: true, place: 19, trial: []string{
 		"- fault: {kind: flush, table: mangle}", settled, "- fault: {kind: flush, table: filter}", settled,
 		"- fault: {kind: flush, table: nat}", settled, "- fault: {kind: flush, table: all}", settled}},
@@ -164,6 +167,9 @@ func (f *Fault) fill() {
 	}
 	if form.has("object") {
 		or(&f.Object, "jump")
+	}
+	if form.has("elements") && f.Elements+f.Rules == 0 {
+		f.Elements, f.Rules = 100_000, 1_000
 	}
 	if form.has("bytes") {
 		or(&f.Bytes, defaultMemoryLimit)

@@ -51,6 +51,8 @@ var stepRules = map[string]rule{
 	"fault.for":               between(time.Millisecond, time.Hour, "how long the fault is active").unset(),
 	"fault.bytes":             count(1<<20, 1<<40, "the memory of a proxier and its tools").unset(),
 	"fault.flows":             count(1, 1_000_000, "each takes some 320 bytes of kernel memory").unset(),
+	"fault.elements":          count(1, 5_000_000, "each takes some 100 bytes of kernel memory").unset(),
+	"fault.rules":             count(10, 500_000, "each pod of another program has ten").unset(),
 	"fault.text":              {pattern: shortText, why: "it is part of one line of a restore, of 64 characters at most"},
 	"probe.kind":              {words: []string{"traversal", "verdicts"}},
 	"probe.positions":         count(2, 1_000, "the first and the last at least").or(11), // the first, the nine deciles between, the last
@@ -230,6 +232,10 @@ type Fault struct {
 	// Flows for conntrack-full: the number of connections to add, with room left in the table. Default: as many as
 	// fit, so that new flows are dropped.
 	Flows int `yaml:"flows,omitempty" json:"flows,omitempty"`
+	// Elements and Rules for foreign: the elements of a map in a foreign table of nftables, and the foreign rules, ten for
+	// each pod, in the table filter of iptables or, with nftables, in that table. Default of both: 100000 and 1000.
+	Elements int `yaml:"elements,omitempty" json:"elements,omitempty"`
+	Rules    int `yaml:"rules,omitempty" json:"rules,omitempty"`
 }
 
 // Probe measures what the rules cost a packet.

@@ -80,6 +80,14 @@ func (r *Faults) runTool(ctx context.Context, family corev1.IPFamily, args ...st
 	return iptablesOf{r.KernelVariant(), family}.run(ctx, "", nil, args...)
 }
 
+// othersIptables are the tools of other programs: of the subject's variant, or iptables-nft beside nftables.
+func (r *Faults) othersIptables() iptablesOf {
+	if r.About.Nftables() {
+		return iptablesOf{iptables.Nft, r.Families[0]}
+	}
+	return iptablesOf{r.KernelVariant(), r.Families[0]}
+}
+
 // restoreForeign adds rules to tables.
 func (r *Faults) restoreForeign(ctx context.Context, family corev1.IPFamily, payload io.Reader) error {
 	_, err := iptablesOf{r.KernelVariant(), family}.run(ctx, "restore", payload, "--noflush")

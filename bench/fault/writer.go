@@ -121,14 +121,12 @@ func (r *Faults) keepWriting(d *activeFault, w *writer) (stop func() error) {
 	}
 }
 
-// newIptablesWriter calls iptables in the subject's variant. With nftables this is iptables-nft, as for other programs on
-// such a node.
+// newIptablesWriter calls iptables.
 func (r *Faults) newIptablesWriter(ctx context.Context) (*writer, error) {
-	family, variant, waits := r.Families[0], r.KernelVariant(), raw.WaitsForLock
-	if r.About.Nftables() || variant == iptables.Nft {
-		variant, waits = iptables.Nft, raw.WaitsForCommit
+	tools, waits := r.othersIptables(), raw.WaitsForLock
+	if tools.variant == iptables.Nft {
+		waits = raw.WaitsForCommit
 	}
-	tools := iptablesOf{variant, family}
 	var payload bytes.Buffer
 	fmt.Fprintf(&payload, "*nat\n:%s - [0:0]\n-A %s -m comment --comment first -j RETURN\n-A POSTROUTING -j %s\nCOMMIT\n",
 		writingChain, writingChain, writingChain)
@@ -162,7 +160,7 @@ func (r *Faults) newIptablesWriter(ctx context.Context) (*writer, error) {
 			return "", nil
 		},
 		clear: func() error {
-			if tally, err := kernel.Tally(string(variant), family, "nat"); err != nil || !hasChain(tally, writingChain) {
+			if tally, err := kernel.Tally(string(tools.variant), tools.family, "nat"); err != nil || !hasChain(tally, writingChain) {
 				return err // flushed meanwhile
 			}
 			return errors.Join(tool("-D", "POSTROUTING", "-j", writingChain), tool("-F", writingChain), tool("-X", writingChain))

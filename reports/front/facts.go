@@ -14,7 +14,6 @@ import (
 	"synclab/reports/records"
 	"synclab/reports/sections"
 	"synclab/reports/verdict"
-	"synclab/scenarios"
 )
 
 // Verdict states the result of the runs in a few lines.
@@ -48,12 +47,8 @@ func facts(s *sections.Summary) verdict.Facts {
 		}
 	}
 	for _, one := range s.AllStalls() {
-		longest := func(l sections.Longest) verdict.Longest {
-			_, kind := scenarios.StepOf(l.Step)
-			return verdict.Longest{Seconds: l.Seconds, Size: records.SizesText([]records.Cell{l.Cell}), Step: kind}
-		}
 		stalls := verdict.Stalls{Series: one.Series, Kinds: one.Kinds, Tasks: one.Tasks, Repetitions: one.Repetitions, Of: one.Of, Longest: one.Longest,
-			Gap: longest(one.Gap), Wait: longest(one.Wait)}
+			Gap: verdict.Longest(one.Gap), Wait: verdict.Longest(one.Wait)}
 		if len(one.Cells) > 0 {
 			stalls.Size = records.SizesText(one.Cells)
 		}

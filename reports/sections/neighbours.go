@@ -8,11 +8,12 @@ import (
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
 	"synclab/reports/records"
+	"synclab/scenarios"
 )
 
 // neighbourSection has what subjects do to other programs on the node.
 func (s *Summary) neighbourSection() doc.Section {
-	out := doc.Section{ID: "neighbours", Title: "What other programs waited for", Short: "Neighbours"}
+	out := doc.Section{ID: "neighbours", Title: "Other programs on the node", Short: "Neighbours"}
 	table := func(title string) *doc.Table {
 		return &doc.Table{Title: title, Columns: []doc.Column{{Name: "Subject"}, {Name: "Services", Numeric: true}, endpointsColumn(), {Name: "Settings"}, {Name: "Step", Differs: true},
 			{Name: "Tool", Title: "with which the other program writes its own rules"},
@@ -21,7 +22,7 @@ func (s *Summary) neighbourSection() doc.Section {
 			{Name: "p50", Numeric: true, Title: "start of the call → its end"}, {Name: "p99", Numeric: true, Title: "of the same"},
 			{Name: "Longest", Numeric: true, Title: "of the same"}}}
 	}
-	whole, steps := table(""), table("By step")
+	whole, steps := table("What other programs waited for"), table("By step")
 	for _, cell := range s.Collected.Cells {
 		for _, one := range s.Collected.Series {
 			samples := one.Cells[cell.ID()]
@@ -30,19 +31,56 @@ func (s *Summary) neighbourSection() doc.Section {
 			}
 			for _, tool := range []string{raw.MethodIptables, raw.MethodNft} {
 				s.addWaits(whole, one.Name, cell, samples, "", tool)
-			}
-			for _, step := range samples.Steps() {
-				for _, tool := range []string{raw.MethodIptables, raw.MethodNft} {
+				for _, step := range samples.Steps() {
 					s.addWaits(steps, one.Name, cell, samples, step, tool)
 				}
 			}
 		}
+	}
+	if beside := s.besideTable(); len(beside.Rows) > 0 {
+		out.Add(doc.Block{Table: beside})
 	}
 	if len(whole.Rows) > 0 {
 		out.Add(doc.Block{On: doc.Page | doc.Markdown, Soft: true, Note: "Other programs wrote rules of their own all the time, one call after the other. A call that waits long is one of few, so look at the longest. A call of iptables includes the start of the tool, and the reading and writing of the table; the steps without syncs show how long that takes."},
 			doc.Block{Table: whole}, doc.Block{On: doc.Page | doc.Markdown, Table: steps})
 	}
 	return out
+}
+
+// besideTable has the syncs of each step, alone and beside what fault foreign put there.
+func (s *Summary) besideTable() *doc.Table {
+	t := &doc.Table{Title: "Syncs beside the tables and rules of other programs", Columns: []doc.Column{{Name: "Subject"}, {Name: "Services", Numeric: true},
+		endpointsColumn(), {Name: "Settings"}, {Name: "Step"}, {Name: "Foreign", Title: "elements of a foreign map and foreign rules that stood there"},
+		{Name: "Full sync", Numeric: true, Title: "median; self-reported"}, {Name: "Partial sync", Numeric: true, Title: "median; self-reported"}}}
+	for _, cell := range s.Collected.Cells {
+		for _, one := range s.Collected.Series {
+			samples := one.Cells[cell.ID()]
+			if samples == nil || len(samples.Records) == 0 {
+				continue
+			}
+			foreign, any := "–", false
+			for i, step := range s.Collected.Runs[samples.Records[0].Run].Info.Scenario.Steps {
+				if f := step.Fault; f != nil && f.Kind == scenarios.FaultForeign {
+					foreign, any = fmt.Sprintf("%s, %s", doc.Plural(f.Elements, "element"), doc.Plural(f.Rules, "rule")), true
+				} else if f != nil && f.Kind == scenarios.FaultClear {
+					foreign = "–"
+				}
+				name := scenarios.StepName(i, step.Kind())
+				of := func(metric raw.Metric) estimate.Sample {
+					return samples.ByRepetition(func(r *raw.Record) bool { return r.Metric == metric && r.Step == name })
+				}
+				full, partial := of(raw.FullSync), of(raw.PartialSync)
+				if len(full)+len(partial) > 0 {
+					t.Add(s.SeriesCell(one.Name), doc.Int(cell.Services), endpointsCell(cell), settingsCell(cell), doc.Text(name), doc.Text(foreign),
+						distributionCell(described(full), medianValue, false), distributionCell(described(partial), medianValue, false))
+				}
+			}
+			if !any {
+				return &doc.Table{}
+			}
+		}
+	}
+	return t
 }
 
 // addWaits adds a row for the calls of one tool that began in a step; without a step: in all.
@@ -71,21 +109,20 @@ type Stalls struct {
 	Repetitions, Of int
 	Longest         float64 // in seconds; 0: the kernel does not say
 	Kinds, Tasks    []string
-	// Gap is the longest time that another process could not run, Wait the longest call of one that writes rules, each with
-	// its cell.
+	// Gap is the longest time that another process could not run, Wait the longest call of one that writes rules.
 	Gap, Wait Longest
 }
 
-// Longest is the longest of some times, in seconds, and where it was.
+// Longest is the longest of some times, in seconds, with the size of its cell and the kind of its step.
 type Longest struct {
-	Seconds float64
-	Cell    records.Cell
-	Step    string
+	Seconds    float64
+	Size, Step string
 }
 
 func (l *Longest) take(r records.Record, cell records.Cell) {
 	if r.Value > l.Seconds {
-		*l = Longest{r.Value, cell, r.Step}
+		_, kind := scenarios.StepOf(r.Step)
+		*l = Longest{r.Value, records.SizesText([]records.Cell{cell}), kind}
 	}
 }
 
@@ -94,11 +131,7 @@ func (s *Summary) AllStalls() []Stalls {
 	var out []Stalls
 	for _, one := range s.Collected.Series {
 		all := Stalls{Series: one.Name}
-		type repetition struct {
-			cell int
-			estimate.Repetition
-		}
-		observed, with := map[repetition]bool{}, map[repetition]bool{}
+		observed, with := map[[3]int]bool{}, map[[3]int]bool{} // by cell, run and repetition
 		for i, cell := range s.Collected.Cells {
 			samples := one.Cells[cell.ID()]
 			if samples == nil {
@@ -106,7 +139,7 @@ func (s *Summary) AllStalls() []Stalls {
 			}
 			before := len(with)
 			for _, r := range samples.Records {
-				of := repetition{i, estimate.Repetition{Run: r.Run, Rep: r.Rep}}
+				of := [3]int{i, r.Run, r.Rep}
 				switch r.Metric {
 				case raw.KernelStalls:
 					observed[of] = true

@@ -18,8 +18,7 @@ const (
 	busyFrom = 0.7
 	// unobservedFrom is the share of unobserved flows above which the others say nothing of all: as many may have failed.
 	unobservedFrom = 0.05
-	// stallFrom is the time in seconds from which the verdict says that other programs could not run, or waited to write their
-	// rules: health checks and leases of a node have timeouts from 1 s on.
+	// stallFrom is the shortest stall or wait of others, in seconds, that is named: a node's probes have timeouts from 1 s on.
 	stallFrom = 1
 	// mostNamed bounds the subjects that one kind of line names.
 	mostNamed = 4
@@ -247,7 +246,7 @@ func violated(f Facts) (out []doc.Line) {
 // stalled says during whose repetitions the kernel stalled. The log is the machine's, so it does not say because of whom.
 func stalled(f Facts) (out []doc.Line) {
 	for _, s := range f.Stalls {
-		var texts []string
+		say := func(text string) { out = append(out, doc.Line{Level: doc.Care, Text: text + "."}) }
 		if s.Repetitions > 0 {
 			text := fmt.Sprintf("The kernel stalled during %d of %s of %s at %s: %s", s.Repetitions, doc.Plural(s.Of, "repetition"), s.Series, s.Size, doc.JoinWords(s.Kinds))
 			if s.Longest > 0 {
@@ -256,18 +255,15 @@ func stalled(f Facts) (out []doc.Line) {
 			if len(s.Tasks) > 0 {
 				text += ", in task " + doc.JoinWords(s.Tasks)
 			}
-			texts = append(texts, text)
+			say(text)
 		}
 		for _, one := range []struct {
 			Longest
 			what string
 		}{{s.Gap, "another process could not run on one CPU for"}, {s.Wait, "another program waited to write its own rules for"}} {
 			if one.Seconds >= stallFrom {
-				texts = append(texts, fmt.Sprintf("With %s at %s, %s %s (step %s)", s.Series, one.Size, one.what, doc.Format(one.Seconds, "s"), one.Step))
+				say(fmt.Sprintf("With %s at %s, %s %s (step %s)", s.Series, one.Size, one.what, doc.Format(one.Seconds, "s"), one.Step))
 			}
-		}
-		for _, text := range texts {
-			out = append(out, doc.Line{Level: doc.Care, Text: text + "."})
 		}
 	}
 	return out

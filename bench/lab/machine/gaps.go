@@ -100,22 +100,16 @@ func watch(in io.Reader, out io.Writer) error {
 	debug.SetGCPercent(-1)
 	runtime.GOMAXPROCS(allowed.Count() + 1) // each thread runs as soon as the kernel lets it
 	var threads []*pinned
-	failed := make(chan error, allowed.Count())
 	for cpu := 0; len(threads) < allowed.Count(); cpu++ {
 		if allowed.IsSet(cpu) {
 			p := &pinned{cpu: cpu}
 			p.due.Store(monotonic())
 			threads = append(threads, p)
-			go func() { failed <- p.run() }()
+			go p.run()
 		}
 	}
 	encoder := json.NewEncoder(out)
 	for lines := bufio.NewScanner(in); lines.Scan(); {
-		select {
-		case err := <-failed:
-			return err
-		default:
-		}
 		var gaps []Gap
 		for _, p := range threads {
 			gaps = append(gaps, Gap{p.cpu, p.read()})
@@ -132,18 +126,15 @@ func (p *pinned) read() time.Duration {
 	return time.Duration(max(p.longest.Swap(0), monotonic()-p.due.Load(), 0))
 }
 
-func (p *pinned) run() error {
+// run ends the process if it cannot go on.
+func (p *pinned) run() {
 	runtime.LockOSThread()
 	var own unix.CPUSet
 	own.Set(p.cpu)
-	if err := unix.SchedSetaffinity(0, &own); err != nil {
-		return fmt.Errorf("sched_setaffinity to CPU %d: %w", p.cpu, err)
-	}
-	for {
+	err := unix.SchedSetaffinity(0, &own)
+	for err == nil || err == unix.EINTR {
 		due := unix.NsecToTimespec(p.due.Load())
-		if err := unix.ClockNanosleep(unix.CLOCK_MONOTONIC, unix.TIMER_ABSTIME, &due, nil); err != nil && err != unix.EINTR {
-			return fmt.Errorf("clock_nanosleep: %w", err)
-		}
+		err = unix.ClockNanosleep(unix.CLOCK_MONOTONIC, unix.TIMER_ABSTIME, &due, nil)
 		now := monotonic()
 		if late := now - due.Nano(); late >= 0 {
 			for was := p.longest.Load(); late > was && !p.longest.CompareAndSwap(was, late); was = p.longest.Load() {
@@ -151,12 +142,12 @@ func (p *pinned) run() error {
 			p.due.Store(now + int64(gapPeriod))
 		}
 	}
+	fmt.Fprintf(os.Stderr, "watchdog on CPU %d: %v\n", p.cpu, err)
+	os.Exit(1)
 }
 
 func monotonic() int64 {
 	var now unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) != nil {
-		return 0 // not on Linux
-	}
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // every Linux has it
 	return now.Nano()
 }
