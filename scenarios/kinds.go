@@ -11,20 +11,21 @@ import (
 // ("- settle:"), and probe and fault may be their kind alone ("- probe: traversal"). A role is what the work of the kind
 // counts as. Fields of kinds may be required, or the size of a step: the number of its changes or objects.
 type Step struct {
-	Create   *Create   `yaml:"create,omitempty" json:"create,omitempty" role:"cold"`
-	React    *React    `yaml:"react,omitempty" json:"react,omitempty" role:"change"`
-	Churn    *Churn    `yaml:"churn,omitempty" json:"churn,omitempty" role:"change"`
-	Rollout  *Rollout  `yaml:"rollout,omitempty" json:"rollout,omitempty" role:"change"`
-	Scale    *Scale    `yaml:"scale,omitempty" json:"scale,omitempty" role:"change"`
-	NodeLoss *NodeLoss `yaml:"nodeLoss,omitempty" json:"nodeLoss,omitempty" role:"change"`
-	Restart  *Restart  `yaml:"restart,omitempty" json:"restart,omitempty"`
-	Migrate  *Migrate  `yaml:"migrate,omitempty" json:"migrate,omitempty"`
-	Follow   *Follow   `yaml:"follow,omitempty" json:"follow,omitempty" role:"change"`
-	Fault    *Fault    `yaml:"fault,omitempty" json:"fault,omitempty"`
-	Probe    *Probe    `yaml:"probe,omitempty" json:"probe,omitempty"`
-	Traffic  *Traffic  `yaml:"traffic,omitempty" json:"traffic,omitempty"`
-	Check    *Check    `yaml:"check,omitempty" json:"check,omitempty" role:"look"`
-	Settle   *Settle   `yaml:"settle,omitempty" json:"settle,omitempty" role:"wait"`
+	Create      *Create      `yaml:"create,omitempty" json:"create,omitempty" role:"cold"`
+	React       *React       `yaml:"react,omitempty" json:"react,omitempty" role:"change"`
+	Churn       *Churn       `yaml:"churn,omitempty" json:"churn,omitempty" role:"change"`
+	Rollout     *Rollout     `yaml:"rollout,omitempty" json:"rollout,omitempty" role:"change"`
+	Scale       *Scale       `yaml:"scale,omitempty" json:"scale,omitempty" role:"change"`
+	NodeLoss    *NodeLoss    `yaml:"nodeLoss,omitempty" json:"nodeLoss,omitempty" role:"change"`
+	Restart     *Restart     `yaml:"restart,omitempty" json:"restart,omitempty"`
+	Migrate     *Migrate     `yaml:"migrate,omitempty" json:"migrate,omitempty"`
+	Follow      *Follow      `yaml:"follow,omitempty" json:"follow,omitempty" role:"change"`
+	Fault       *Fault       `yaml:"fault,omitempty" json:"fault,omitempty"`
+	Probe       *Probe       `yaml:"probe,omitempty" json:"probe,omitempty"`
+	Traffic     *Traffic     `yaml:"traffic,omitempty" json:"traffic,omitempty"`
+	Connections *Connections `yaml:"connections,omitempty" json:"connections,omitempty"`
+	Check       *Check       `yaml:"check,omitempty" json:"check,omitempty" role:"look"`
+	Settle      *Settle      `yaml:"settle,omitempty" json:"settle,omitempty" role:"wait"`
 }
 
 // stepRules are the limits and the defaults of each kind's fields.
@@ -65,6 +66,9 @@ var stepRules = map[string]rule{
 	"traffic.longLived":       count(0, 1_000, "each is a long-lived connection").or(20),
 	"traffic.stop":            anything,
 	"traffic.for":             between(time.Millisecond, time.Hour, "how long flows run before the next step").unset(),
+	"connections.clients":     count(1, 64, "each is a thread of the machine that also runs the rules").or(4),
+	"connections.for":         between(time.Millisecond, 10*time.Minute, "how long connections to each destination are made").or(2 * time.Second),
+	"connections.services":    count(2, 1_000, "the first and the last of the dispatch at least").or(3),
 	"probe.trace":             anything,
 	"migrate.to":              {pattern: oneLine, why: "a subject is called proxier/backend, or exec:NAME=COMMAND"},
 	"migrate.gap":             between(time.Millisecond, time.Hour, "no pod starts in the moment in which another ends").unset().or(time.Second), // about the time in which a node pulls no image and starts a pod
@@ -126,6 +130,11 @@ func (w *walk) step(st Step) {
 		}
 	case st.Follow != nil:
 		w.seconds = st.Follow.For.Seconds()
+	case st.Connections != nil:
+		w.needEndpoints()
+		if w.streams {
+			w.refuse("shares the clients and their CPU time with a stream: stop it before")
+		}
 	case st.Traffic != nil:
 		t := st.Traffic
 		w.seconds = t.For.Seconds()
@@ -268,6 +277,16 @@ type Traffic struct {
 	Stop      bool `yaml:"stop,omitempty" json:"stop,omitempty"` // stop the stream that runs
 	// For is how long the step lasts before the next one begins, to observe flows at rest. Default 0: no time at all.
 	For time.Duration `yaml:"for,omitempty" json:"for,omitempty"`
+}
+
+// Connections makes TCP connections through Services, each for one question and its answer: as many as possible (a closed
+// loop), from client pods through the node to other pods. As a floor, it does the same straight to an endpoint, and as a
+// control, it sends as many bytes as possible through established connections.
+type Connections struct {
+	Clients int `yaml:"clients,omitempty" json:"clients"` // threads that make connections at the same time; default 4
+	// For is how long connections to each destination are made, in turns with the other destinations. Default 2s.
+	For      time.Duration `yaml:"for,omitempty" json:"for"`
+	Services int           `yaml:"services,omitempty" json:"services"` // from the first of the dispatch to the last in equal steps; default 3
 }
 
 // Check checks the invariants that bench/verify/invariants lists, after the subject has converged.

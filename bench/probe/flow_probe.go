@@ -43,7 +43,7 @@ func (r *Probes) traverseFlows(ctx context.Context, p *scenarios.Probe, name str
 		r.Messages.Send(pass.Message{Note: "probe method flow measures positions only: it skips kinds"})
 	}
 	for _, family := range r.Families {
-		targets, err := r.flowTargets(family, p.Positions)
+		targets, err := r.flowTargets(family, p.Positions, corev1.ProtocolTCP, corev1.ProtocolUDP)
 		if err != nil {
 			return err
 		}
@@ -111,7 +111,7 @@ type flowTarget struct {
 }
 
 // flowTargets picks Services of each protocol at positions from first to last in equal steps, and a pod.
-func (r *Probes) flowTargets(family corev1.IPFamily, positions int) ([]flowTarget, error) {
+func (r *Probes) flowTargets(family corev1.IPFamily, positions int, protocols ...corev1.Protocol) ([]flowTarget, error) {
 	frontends, rules, err := r.Dispatch(family)
 	if err != nil {
 		return nil, err
@@ -121,7 +121,7 @@ func (r *Probes) flowTargets(family corev1.IPFamily, positions int) ([]flowTarge
 		return nil, fmt.Errorf("no %s endpoint exists", family)
 	}
 	var targets []flowTarget
-	for _, protocol := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP} {
+	for _, protocol := range protocols {
 		able := slices.DeleteFunc(slices.Clone(frontends), func(f iptables.Frontend) bool { return f.Protocol != protocol })
 		if len(able) == 0 {
 			r.Messages.Send(pass.Message{Note: fmt.Sprintf("probe: no %s Service of %s has endpoints", protocol, family)})

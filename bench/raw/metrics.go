@@ -134,6 +134,15 @@ var (
 	FirstPacket = metric("first_packet", "s", GroupPackets, "first packet")
 	// RulesEvaluated: rules that the first packet to a target crosses, by the ruleset evaluator
 	RulesEvaluated = metric("rules_evaluated", "count", GroupPackets, "rules evaluated for a first packet")
+	// ConnectionsPerSecond is one turn of step connections: TCP connections of all clients together, each for a question and its
+	// answer, that were completed, by the time until the last client ended. Position is the Service's in the dispatch; Target
+	// TargetEndpoint: straight to a pod. Clients, node and pods share the machine's CPUs.
+	ConnectionsPerSecond = metric("connections_per_second", "count", GroupPackets, "connections a second")
+	// ConnectionCPU is the CPU time of such a turn for each connection, of both ends and of the node between them
+	// (traffic.Looped). What it is beyond that of TargetEndpoint is the Service's.
+	ConnectionCPU = metric("connection_cpu", "s", GroupPackets, "CPU time of a connection")
+	// Throughput: bytes a second through one established connection, from the first one sent until the other end has read all
+	Throughput = metric("throughput", "B", GroupPackets, "bytes a second through an established connection")
 	// Flow: one new flow of the stream: due → answer, or due → Outcome
 	Flow = ofJourney("flow", "s", GroupFlows, "new flow")
 	// LongLivedFlow is one packet of a long-lived flow, which began before the changes: sent → answered, or Outcome. Of

@@ -104,6 +104,9 @@ const (
 	WriteFailed    = "failed" // as Outcome
 )
 
+// TargetEndpoint is the Target of connections straight to an endpoint, which no Service translates.
+const TargetEndpoint = "endpoint"
+
 // TooBusy is the Outcome of packets that had no answer at a moment when packets that bypass the rules had none either.
 const TooBusy = "machine too busy"
 

@@ -67,6 +67,10 @@ var Kinds = map[string]Kind{
 		Run:   func(r *Parts, ctx context.Context, s Step) error { return r.Probes.Traverse(ctx, s.Probe, s.Name) },
 		Needs: Packets, EndsWork: true,
 	},
+	"connections": {
+		Run:   func(r *Parts, ctx context.Context, s Step) error { return r.Probes.Connect(ctx, s.Connections, s.Name) },
+		Needs: Packets, EndsWork: true,
+	},
 	"traffic": {
 		Run:   func(r *Parts, ctx context.Context, s Step) error { return r.Flows.Traffic(ctx, s.Traffic, s.Name) },
 		Needs: Packets,

@@ -87,6 +87,12 @@ func child(in io.Reader, out io.Writer) error {
 				return err
 			}
 			words.say(word{Obeyed: true})
+		case c.Loop != nil:
+			looped, err := c.Loop.run(clock, int(pods.thread.Load()))
+			if err != nil {
+				looped.Failed = err.Error()
+			}
+			words.say(word{Looped: &looped})
 		case running == nil:
 		case c.End:
 			running.end()
@@ -106,6 +112,20 @@ func inNamespace(fd int, words *words, f func() error) {
 	if err != nil {
 		words.say(word{Failed: err.Error()})
 	}
+}
+
+// onClient calls f on a new thread in the clients' namespace.
+func onClient(f func() error) error {
+	failed := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends
+		err := kernelns.Set(kernelns.NsHandle(clientFD))
+		if err == nil {
+			err = f()
+		}
+		failed <- err
+	}()
+	return <-failed
 }
 
 // words are the child's messages, written a few times a second.

@@ -108,6 +108,7 @@ type command struct {
 	// Listen are more ports to answer on, CPUs those to answer on from now; the child replies with Obeyed.
 	Listen []Port `json:",omitempty"`
 	CPUs   []int  `json:",omitempty"`
+	Loop   *Loop  `json:",omitempty"` // the child replies with Looped or Failed
 }
 
 // word is a message of the child: one of its fields.
@@ -116,5 +117,6 @@ type word struct {
 	Obeyed bool    `json:",omitempty"` // the responder has done what Listen or CPUs asked for
 	Result *Result `json:",omitempty"`
 	Ended  bool    `json:",omitempty"` // the stream has ended, and none of its flows is open
+	Looped *Looped `json:",omitempty"`
 	Failed string  `json:",omitempty"`
 }

@@ -25,6 +25,7 @@ type Process struct {
 	stderr  strings.Builder
 	done    chan struct{} // closed when the process has exited and all its messages were read
 	obeyed  chan struct{} // the process has done what Listen or Place asked for
+	looped  chan Looped
 
 	mu      sync.Mutex
 	results func(Result)
@@ -53,7 +54,7 @@ func start(ctx context.Context, pods *netns.Pods, ports []Port) (*Process, error
 		return nil, err
 	}
 	defer backends.Close()
-	p := &Process{done: make(chan struct{}), ready: make(chan struct{}), obeyed: make(chan struct{}, 1)}
+	p := &Process{done: make(chan struct{}), ready: make(chan struct{}), obeyed: make(chan struct{}, 1), looped: make(chan Looped, 1)}
 	if p.clock, err = newMonotonic(); err != nil {
 		return nil, err
 	}
@@ -104,6 +105,8 @@ func (p *Process) listen(out io.Reader) {
 			close(p.ready)
 		case w.Obeyed:
 			p.obeyed <- struct{}{}
+		case w.Looped != nil:
+			p.looped <- *w.Looped
 		case w.Result != nil && results != nil:
 			results(*w.Result)
 		case w.Ended && ended != nil:
@@ -156,6 +159,22 @@ func (p *Process) obey(c command) error {
 		return nil
 	case <-p.done:
 		return p.broken(errors.New("the pods' process exited"))
+	}
+}
+
+// Loop runs a closed loop of connections, and returns when it is over.
+func (p *Process) Loop(o Loop) (Looped, error) {
+	if err := p.encoder.Encode(command{Loop: &o}); err != nil {
+		return Looped{}, p.broken(err)
+	}
+	select {
+	case done := <-p.looped:
+		if done.Failed != "" {
+			return done, errors.New(done.Failed)
+		}
+		return done, nil
+	case <-p.done:
+		return Looped{}, p.broken(errors.New("the pods' process exited"))
 	}
 }
 

@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -33,6 +34,7 @@ type responder struct {
 	control [8]uint64             // aligned as the kernel's headers are
 	packet  [64]byte
 	out     [answerSize]byte
+	bulk    [1 << 17]byte
 	iov     unix.Iovec
 	message unix.Msghdr
 }
@@ -46,6 +48,7 @@ const (
 	datagram4
 	datagram6
 	connection
+	sunk // a connection after the question sink
 	waker
 )
 
@@ -180,6 +183,8 @@ func (r *responder) run() error {
 				r.datagrams(fd)
 			case connection:
 				r.questions(fd)
+			case sunk:
+				r.forget(fd)
 			case waker:
 				r.listenMore()
 			}
@@ -237,8 +242,20 @@ func (r *responder) questions(fd int) {
 	r.active[fd] = r.turn
 	r.identify(fd)
 	for at := 0; at+questionSize <= int(n); at += questionSize {
+		if binary.BigEndian.Uint64(r.packet[at:]) == sink {
+			r.kind[fd] = sunk // what is left in the packet counts as read
+			return
+		}
 		copy(r.out[identitySize:], r.packet[at:at+questionSize])
 		r.write(fd)
+	}
+}
+
+// forget reads what has come, and closes a connection that has ended.
+func (r *responder) forget(fd int) {
+	n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&r.bulk)), uintptr(len(r.bulk)))
+	if errno != unix.EAGAIN && (errno != 0 || n == 0) {
+		r.close(fd)
 	}
 }
 

@@ -170,6 +170,7 @@ func TestUserspaceIsMeasured(t *testing.T) {
 		"steady-churn": {"steps.react.count=3", "steps.churn.events=5", "steps.churn.rate=10", "steps.probe.samples=10"},
 		"restart":      nil,
 		"handshakes":   {"sweep=[]", "steps.probe.samples=20"},
+		"connections":  {"sweep=[]", "steps.connections.for=250ms"},
 	} {
 		t.Run(scenario, func(t *testing.T) {
 			args := append([]string{"run", scenario}, common...)
@@ -198,6 +199,10 @@ func TestUserspaceIsMeasured(t *testing.T) {
 			case "restart":
 				if n := count(records, name, raw.FullSync); n < 4 {
 					t.Errorf("%d full syncs of two processes and families", n)
+				}
+			case "connections": // three positions and an endpoint, in two families
+				if count(records, name, raw.ConnectionsPerSecond) != 8 || count(records, name, raw.ConnectionCPU) != 8 || count(records, name, raw.Throughput) != 8 {
+					t.Errorf("%d turns of connections", count(records, name, raw.ConnectionsPerSecond))
 				}
 			case "handshakes":
 				if !methods["IPv4handshake"] || !methods["IPv6handshake"] || !methods["IPv4echo"] || !methods["IPv6echo"] {

@@ -82,6 +82,23 @@ func lastPacketValues(method string) func(*records.Samples, SameSource) estimate
 	}
 }
 
+// ConnectionValues are a metric of the connections through Services, at all positions.
+func ConnectionValues(metric raw.Metric) func(*records.Samples, SameSource) estimate.Sample {
+	return func(c *records.Samples, _ SameSource) estimate.Sample {
+		return c.ByRepetition(func(r *raw.Record) bool { return r.Metric == metric && r.Target == "" })
+	}
+}
+
+func connectionTime(c *records.Samples, source SameSource) estimate.Sample {
+	out := ConnectionValues(raw.ConnectionsPerSecond)(c, source)
+	for _, values := range out {
+		for i := range values {
+			values[i] = 1 / values[i] // a turn completes one connection at least
+		}
+	}
+	return out
+}
+
 // CountValues is the total over the tables at the end of each repetition, of rules or of elements.
 func CountValues(elements bool) func(*records.Samples, SameSource) estimate.Sample {
 	return func(c *records.Samples, source SameSource) estimate.Sample {

@@ -36,7 +36,7 @@ const filePages = 0.05
 // findNoise takes the noise of first packets from the sides with the same rules, the largest of all pairs. The noise of memory
 // is filePages.
 func (c *CellComparison) findNoise() {
-	for _, metric := range []string{FigureFirstPacket, FigureFirstSYN} {
+	for _, metric := range []string{FigureFirstPacket, FigureFirstSYN, FigureConnection, FigureConnCPU} {
 		noise := Noise{Metric: metric}
 		for i, a := range c.Sides {
 			for _, b := range c.Sides[i+1:] {

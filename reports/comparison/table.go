@@ -64,6 +64,8 @@ const (
 	FigurePartialSys   = "partial_sync_kernel"
 	FigureFirstPacket  = "first_packet_last"
 	FigureFirstSYN     = "first_packet_tcp_last"
+	FigureConnection   = "connection_time"
+	FigureConnCPU      = "connection_cpu"
 	FigureRules        = "rules"
 	FigureElements     = "elements"
 	FigureIptablesWait = "iptables_wait_longest"
@@ -118,6 +120,11 @@ var Figures = []Figure{
 	{Name: "first_packet_miss", Text: "First packet, miss", Unit: "s", Words: slower, Values: missValues, OfRuns: true, Packet: true},
 	{Name: FigureFirstSYN, Text: "First packet, TCP", Unit: "s", Words: slower, Values: lastPacketValues(raw.MethodConnect), Packet: true,
 		Short: "syn", Legend: "syn: first packet of TCP to the last Service", Title: "the SYN at the last Service of the dispatch; the cluster has no UDP Service"},
+	{Name: FigureConnection, Text: "Time per connection", Unit: "s", Words: slower, Values: connectionTime, Packet: true,
+		Short: "conn", Legend: "conn: time per connection, the inverse of connections a second",
+		Title: "the inverse of connections a second through Services, of all clients together, without keep-alive; the median of positions in the dispatch and turns"},
+	{Name: FigureConnCPU, Text: "CPU per connection", Unit: "s", Words: more, Values: ConnectionValues(raw.ConnectionCPU), Packet: true,
+		Short: "cpu/conn", Title: "CPU time of one connection through a Service: of its two ends and of the node between them; the median of positions in the dispatch and turns"},
 	{Name: FigureRules, Text: "Rules", Unit: "count", Words: moreOf, Counted: true, Values: CountValues(false), Spare: 2,
 		Short: "rules", Title: "all tables; counted by the kernel if all subjects have such counts"},
 	{Name: FigureElements, Text: "Elements", Unit: "count", Words: moreOf, Counted: true, Values: CountValues(true),
@@ -159,7 +166,7 @@ var Compared = slices.DeleteFunc(slices.Clone(Figures), func(f Figure) bool { re
 
 // Primary are the figures that verdicts are about, the most important first. Few are chosen beforehand, since of many ratios
 // of equal subjects some would differ by chance. The others are exploratory: they say where to look.
-var Primary = []string{FigureReaction, FigureNPL99, FigureCold, FigureFirstPacket, FigureFirstSYN, FigureCPU, FigureTotalRSS}
+var Primary = []string{FigureReaction, FigureNPL99, FigureCold, FigureFirstPacket, FigureFirstSYN, FigureConnection, FigureConnCPU, FigureCPU, FigureTotalRSS}
 
 // FigureName returns the figure for the name in a scenario's target.
 func FigureName(word string) string {

@@ -21,6 +21,7 @@ var tiles = []struct {
 	{names: []string{comparison.FigureCold}, note: "start of the process → every Service visible"},
 	{names: []string{comparison.FigureNPL99, comparison.FigureReaction}, note: "change due → visible in the kernel"},
 	{names: []string{comparison.FigureFirstPacket, comparison.FigureFirstSYN}, note: "of a connection, to the last Service; median"},
+	{names: []string{comparison.FigureConnCPU}, note: "both ends and the node; connections through Services"},
 	{names: []string{comparison.FigureTotalRSS}, note: "of the proxier and its tools, resident"},
 }
 

@@ -51,6 +51,7 @@ func figures(s *sections.Summary) []*figure.Figure {
 	single(packetPositionFigure(s))
 	perLine(packetSizeFigure)
 	perLine(flowsBySize)
+	perLine(connectionsBySize)
 	perLine(rulesFigure)
 	return out
 }

@@ -10,6 +10,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"synclab/bench/raw"
+	"synclab/reports/comparison"
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
 	"synclab/reports/figure"
@@ -154,6 +155,21 @@ func packetsBySize(s *sections.Summary, line records.SweepLine, f *figure.Figure
 
 // flowTexts are the panel labels of the methods between namespaces.
 var flowTexts = map[string]string{"handshake": "TCP handshake", "echo": "UDP echo", "established": "established flow, the control"}
+
+// connectionsBySize draws connections through Services versus Services.
+func connectionsBySize(s *sections.Summary, line records.SweepLine) *figure.Figure {
+	of := func(metric raw.Metric) func(*records.Series, records.Cell) estimate.Sample {
+		return func(one *records.Series, cell records.Cell) estimate.Sample {
+			if samples := one.Cells[cell.ID()]; samples != nil {
+				return comparison.ConnectionValues(metric)(samples, comparison.SameSource{})
+			}
+			return nil
+		}
+	}
+	f := &figure.Figure{Name: "connections-vs-services", Title: "Connections versus Services" + records.SettingsTail(line.Settings),
+		Caption: "TCP connections through Services, without keep-alive: medians over positions in the dispatch, with 95 % confidence intervals (from 6 repetitions on). Where lines cross, another subject becomes the faster one."}
+	return comparedLines(s, line, f, []sizeLine{{"connections a second", figure.TickCount, "count", of(raw.ConnectionsPerSecond)}, {"CPU time of a connection", figure.TickSeconds, "s", of(raw.ConnectionCPU)}})
+}
 
 // flowsBySize draws the last Service by each method between namespaces versus Services.
 func flowsBySize(s *sections.Summary, line records.SweepLine) *figure.Figure {

@@ -6,17 +6,18 @@ import (
 	"synclab/bench/raw"
 )
 
-// probe identifies a set of first packets in one repetition: to Services at some positions of the dispatch.
+// probe identifies values of a metric in one repetition: of Services at some positions of the dispatch.
 type probe struct {
+	metric                  raw.Metric
 	subject, method, family string
 	cell                    cellID
 }
 
 func probeOf(r *raw.Record) probe {
-	return probe{r.Subject, MethodOf(r), r.Family, Cell{r.Scenario, r.Services, r.Endpoints, r.Params}.ID()}
+	return probe{r.Metric, r.Subject, MethodOf(r), r.Family, Cell{r.Scenario, r.Services, r.Endpoints, r.Params}.ID()}
 }
 
-// alignPositions maps the position of a first packet to a position that all repetitions share. kube-proxy writes its
+// alignPositions maps the position of a packet or of connections to a position that all repetitions share. kube-proxy writes its
 // dispatch rules in another order at each start: the last probed Service is at position 995 in one repetition and at
 // 989 in the next. So the k-th positions of all repetitions belong together, at their median position. Repetitions with
 // different numbers of positions stay unchanged.
@@ -24,7 +25,7 @@ func alignPositions(records []raw.Record) func(*raw.Record) int {
 	probed := map[probe]map[int][]int{} // positions by repetition
 	for i := range records {
 		r := &records[i]
-		if r.Metric != raw.FirstPacket || r.Position == nil || *r.Position <= 0 {
+		if r.Position == nil || *r.Position <= 0 {
 			continue
 		}
 		p := probeOf(r)

@@ -37,6 +37,14 @@ func TestAlignPositions(t *testing.T) {
 	if sample, _ := last(packets(1, 2, 50, 97), packets(2, 1, 99)); len(sample) != 1 {
 		t.Errorf("last positions of %d repetitions", len(sample))
 	}
+	// The positions of connections have their own places.
+	connections := packets(1, 7, 60, 90)
+	for i := range connections {
+		connections[i].Metric = raw.ConnectionCPU
+	}
+	if _, positions := last(packets(1, 2, 50, 97), connections); len(positions) != 3 || positions[2] != 97 {
+		t.Errorf("positions %v beside those of connections", positions)
+	}
 	if sample, positions := last(packets(1, 2, 50), packets(2, 2, 50)); len(sample) != 2 || positions[1] != 50 {
 		t.Errorf("equal positions: %v, %d repetitions", positions, len(sample))
 	}

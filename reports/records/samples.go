@@ -133,7 +133,7 @@ func Collect(runs []*Run) *Collection {
 		alignedPosition := alignPositions(run.Records)
 		for k := range run.Records {
 			record := &run.Records[k]
-			if record.Metric == raw.FirstPacket && record.Position != nil {
+			if record.Position != nil {
 				if position := alignedPosition(record); position != *record.Position {
 					moved := *record
 					moved.Position = &position

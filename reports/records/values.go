@@ -52,13 +52,16 @@ func (c *Samples) pick(want func(detail) bool) estimate.Sample {
 }
 
 // Positions are the positions probed by one method, in order, without the miss and the empty ruleset.
-func (c *Samples) Positions(method string) []int {
+func (c *Samples) Positions(method string) []int { return c.PositionsOf(raw.FirstPacket, method) }
+
+// PositionsOf are those of a metric.
+func (c *Samples) PositionsOf(metric raw.Metric, method string) []int {
 	if c == nil {
 		return nil
 	}
 	seen := map[int]bool{}
 	for d := range c.Groups {
-		if d.Metric == raw.FirstPacket && d.Target == "" && d.Method == method && d.HasPos && d.Position > 0 {
+		if d.Metric == metric && d.Target == "" && d.Method == method && d.HasPos && d.Position > 0 {
 			seen[d.Position] = true
 		}
 	}

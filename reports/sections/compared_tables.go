@@ -74,7 +74,7 @@ func (s *Summary) cellTitle(cell records.Cell) string {
 
 // ShortFigures are the figures that terminal and Markdown show. shortRatios are the ratios on a terminal.
 var (
-	ShortFigures = []string{comparison.FigureReaction, comparison.FigureCold, comparison.FigureNPL50, comparison.FigureNPL99, comparison.FigureFull, comparison.FigurePartial, comparison.FigureCPU, comparison.FigureRSS, comparison.FigureFirstPacket, comparison.FigureFirstSYN, comparison.FigureRules, comparison.FigureIptablesWait, comparison.FigureNftWait}
+	ShortFigures = []string{comparison.FigureReaction, comparison.FigureCold, comparison.FigureNPL50, comparison.FigureNPL99, comparison.FigureFull, comparison.FigurePartial, comparison.FigureCPU, comparison.FigureRSS, comparison.FigureFirstPacket, comparison.FigureFirstSYN, comparison.FigureConnection, comparison.FigureConnCPU, comparison.FigureRules, comparison.FigureIptablesWait, comparison.FigureNftWait}
 	shortRatios  = []string{comparison.FigureReaction, comparison.FigureCold, comparison.FigureNPL99, comparison.FigureFull, comparison.FigurePartial, comparison.FigureCPU}
 )
 

@@ -21,6 +21,7 @@ var sections = []func(*Summary) doc.Section{
 	(*Summary).KeySection,
 	(*Summary).targetsSection,
 	(*Summary).packetSection,
+	(*Summary).connectionSection,
 	(*Summary).FaultSection,
 	(*Summary).neighbourSection,
 	(*Summary).answersSection,

@@ -281,3 +281,62 @@ func spotValue(spot *PacketSpot, of func(estimate.Distribution) float64) doc.Cel
 	}
 	return doc.Value(of(spot.Distribution), "s")
 }
+
+// connectionSection shows connections through Services beside those straight to an endpoint.
+func (s *Summary) connectionSection() doc.Section {
+	out := doc.Section{ID: "connections", Title: "Connections through Services", Short: "Connections"}
+	column := func(group, name, short, title string) doc.Column {
+		return doc.Column{Name: name, Short: short, Group: group, Numeric: true, Title: title}
+	}
+	const rate, cpu, bytes = "connections a second", "CPU per connection", "bytes a second"
+	t := &doc.Table{Columns: []doc.Column{{Name: "Subject"}, {Name: "Services", Numeric: true, Row: true}, endpointsColumn(), {Name: "Settings", Above: true, Row: true},
+		column(rate, "First", "first/s", "through the first Service of the dispatch"), column(rate, "Middle", "middle/s", "through the Service in the middle"),
+		column(rate, "Last", "last/s", "through the last Service"), column(rate, "Endpoint", "direct/s", "straight to an endpoint: no rule translates"),
+		column(cpu, "First", "cpu first", "of both ends and the node"), column(cpu, "Last", "cpu last", "of both ends and the node"),
+		column(cpu, "Endpoint", "cpu direct", "straight to an endpoint"),
+		column(bytes, "Last", "bytes/s", "through one established connection to the last Service"), column(bytes, "Endpoint", "direct", "through one straight to an endpoint"),
+	}}
+	for _, cell := range s.Collected.Cells {
+		for _, one := range s.Collected.Series {
+			samples := one.Cells[cell.ID()]
+			if samples == nil || !samples.Has(raw.ConnectionsPerSecond) {
+				continue
+			}
+			row := []doc.Cell{s.SeriesCell(one.Name), doc.Int(cell.Services), endpointsCell(cell), settingsCell(cell)}
+			for _, part := range []struct {
+				metric raw.Metric
+				spots  []string
+			}{{raw.ConnectionsPerSecond, []string{"first", "middle", "last"}}, {raw.ConnectionCPU, []string{"first", "last"}}, {raw.Throughput, []string{"last"}}} {
+				positions := samples.PositionsOf(part.metric, "")
+				for _, spot := range part.spots {
+					var values estimate.Sample
+					if i := slices.IndexFunc(positions, func(p int) bool { return spotName(positions, p) == spot }); i >= 0 {
+						values = samples.Packets(part.metric, "", positions[i])
+					}
+					row = append(row, connectionCell(values, part.metric))
+				}
+				row = append(row, connectionCell(samples.ToTarget(part.metric, "", raw.TargetEndpoint, false), part.metric))
+			}
+			t.Add(row...)
+		}
+	}
+	if len(t.Rows) > 0 {
+		out.Add(doc.Block{On: doc.Page | doc.Markdown, Soft: true, Note: "TCP connections without keep-alive from client pods through the node to other pods, as many as possible. " +
+			"Clients, pods and rules share the CPUs, so that the rate is this machine's. CPU time is that of both ends and of the node. Those straight to an endpoint are the floor. " +
+			"The control is an established connection: its packets cross no dispatch rules."}, doc.Block{Table: t})
+	}
+	return out
+}
+
+// connectionCell is a median, with its spread.
+func connectionCell(values estimate.Sample, metric raw.Metric) doc.Cell {
+	if len(values) == 0 {
+		return doc.None()
+	}
+	d := estimate.Describe(values)
+	cell := doc.Value(d.Median, metric.Row().Unit)
+	if share, ok := d.Spread(); ok {
+		cell.Narrow, cell.Text = cell.Text, cell.Text+comparison.SpreadText(share)
+	}
+	return cell
+}

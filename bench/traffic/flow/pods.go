@@ -22,7 +22,7 @@ import (
 
 // Sends reports whether a step needs pods that send flows and pods that answer.
 func Sends(step scenarios.Step) bool {
-	return step.Traffic != nil || step.Probe != nil && (step.Probe.Method == methodFlow || step.Probe.Kind == kindVerdicts)
+	return step.Traffic != nil || step.Connections != nil || step.Probe != nil && (step.Probe.Method == methodFlow || step.Probe.Kind == kindVerdicts)
 }
 
 // ShownByPackets reports whether packets may have to show what a subject does: perhaps no reader knows its rules.
@@ -176,6 +176,12 @@ func (r *Flows) StartPods(ctx context.Context) error {
 	var err error
 	r.pods, err = traffic.Start(ctx, r.Rooms, ports)
 	return err
+}
+
+// Loop runs a closed loop of connections from the client pods of a family. No stream must run.
+func (r *Flows) Loop(family corev1.IPFamily, o traffic.Loop) (traffic.Looped, error) {
+	o.From = slices.DeleteFunc(slices.Clone(r.Clients), func(addr netip.Addr) bool { return inet.FamilyOf(addr) != family })
+	return r.pods.Loop(o)
 }
 
 // Place makes the pods' process answer on these CPUs only.

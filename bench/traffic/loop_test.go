@@ -1,0 +1,48 @@
+package traffic
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"synclab/internal/inet"
+)
+
+// Clients make connections straight to a pod, and through a rule that translates the address: each is completed, and costs CPU
+// time. In bulk, each makes one. A refused connection is an error.
+func TestLoop(t *testing.T) {
+	p, clients := newPods(t)
+	rules(t, v4, "*nat\n-A PREROUTING -d 10.96.0.1 -p tcp --dport 80 -j DNAT --to-destination 10.128.0.5:8080\nCOMMIT\n")
+	for _, to := range []string{"10.128.0.5:8080", "[fd00:10:128::5]:8081", "10.96.0.1:80"} {
+		o := Loop{To: netip.MustParseAddrPort(to), Clients: 3, For: 100 * time.Millisecond}
+		for _, client := range clients {
+			if inet.FamilyOf(client) == inet.FamilyOf(o.To.Addr()) {
+				o.From = append(o.From, client)
+			}
+		}
+		done, err := p.Loop(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if done.Connections < o.Clients || done.Bytes != 0 || done.CPU <= 0 || done.Took < o.For {
+			t.Errorf("%s: %+v", to, done)
+		}
+		o.Bulk = true
+		if done, err = p.Loop(o); err != nil {
+			t.Fatal(err)
+		}
+		if done.Connections != o.Clients || done.Bytes < 1<<20 || done.CPU <= 0 {
+			t.Errorf("%s in bulk: %+v", to, done)
+		}
+	}
+}
+
+// A connection that is refused fails the loop, with its address.
+func TestLoopRefused(t *testing.T) {
+	p, clients := newPods(t)
+	_, err := p.Loop(Loop{To: netip.MustParseAddrPort("10.128.0.5:9"), From: clients[:2], Clients: 1, For: time.Millisecond})
+	if err == nil || !strings.Contains(err.Error(), "connection to 10.128.0.5:9: connection refused") {
+		t.Errorf("%v", err)
+	}
+}
