@@ -208,6 +208,8 @@ var (
 	RestoreBytes = metric("restore_bytes", "B", GroupSizes, "restore bytes")
 	// PeakRSS is that of the subject's process; with FeedInformers of the lab's process
 	PeakRSS = metric("peak_rss", "B", GroupSizes, "peak RSS")
+	// RSS is that of the subject's first process after so many changes, Change; with FeedAPI
+	RSS = metric("rss", "B", GroupSizes, "RSS during changes")
 	// LabPeakRSS is that of the lab's own process, with the cluster and the fake API server; with FeedAPI
 	LabPeakRSS = metric("lab_peak_rss", "B", GroupSizes, "peak RSS of the lab itself")
 	// ChildPeakRSS is that of the largest tool of one sync

@@ -30,7 +30,8 @@ type Record struct {
 	Kind   string `json:"kind,omitempty"`   // full or partial, of that sync; WaitsForLock or WaitsForCommit, of a writer_wait
 	Family string `json:"family,omitempty"` // IPv4 or IPv6
 	// Change that a time belongs to: the number of its moment in the repetition, from 1. Changes due at one time share it;
-	// Service is whose endpoints changed. 0: of no change, or of a run before changes had numbers.
+	// Service is whose endpoints changed. 0: of no change, or of a run before changes had numbers. Of an rss: how many
+	// changes were made before.
 	Change int    `json:"change,omitempty"`
 	Table  string `json:"table,omitempty"` // nat or filter, of rules and chains
 	// Position is the dispatch position of a first_packet: 1 is the first Service, -1 the miss, 0 an empty ruleset.

@@ -36,7 +36,34 @@ func (r *Parts) play(ctx context.Context, name string, plan func() (sim.Trace, e
 	}
 	r.Messages.Stage(name, 0, len(trace))
 	r.RecordAs(raw.Record{}, raw.ChangesApplied, float64(len(trace)))
-	return r.Cluster.Play(ctx, trace, r.playOptions(name))
+	options := r.playOptions(name)
+	show := options.Progress
+	options.Progress = func(done, total int) {
+		show(done, total)
+		if done*memorySamples/total > (done-1)*memorySamples/total {
+			r.recordMemory(r.changes + done)
+		}
+	}
+	r.recordMemory(r.changes)
+	defer func() { r.changes += len(trace) }()
+	return r.Cluster.Play(ctx, trace, options)
+}
+
+// memorySamples is how often a step records the subject's memory, at equal numbers of changes.
+const memorySamples = 20
+
+// recordMemory records the memory of the subject's first process, if it is one, after so many changes.
+func (r *Parts) recordMemory(changes int) {
+	p := r.Host.Process()
+	if r.process == nil {
+		r.process = p
+	}
+	if p == nil || p != r.process { // another one begins anew
+		return
+	}
+	if rss, err := p.RSS(); err == nil && rss > 0 { // a fault may have ended it
+		r.RecordAs(raw.Record{Change: changes}, raw.RSS, float64(rss))
+	}
 }
 
 // short notes that a step has fewer changes than planned, because earlier steps left too few objects. Given objects may be

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"synclab/bench/fault"
+	"synclab/bench/lab/process"
 	"synclab/bench/mirror"
 	"synclab/bench/pass"
 	"synclab/bench/probe"
@@ -95,8 +96,10 @@ type Parts struct {
 	Flows     *flow.Flows
 	Checks    *check.Checks
 	Probes    *probe.Probes
-	First     subject.Spec // the subject that the repetition began with
-	Following *Following   // nil: no cluster is followed
+	First     subject.Spec     // the subject that the repetition began with
+	Following *Following       // nil: no cluster is followed
+	changes   int              // made so far by steps with many
+	process   *process.Process // whose memory is recorded as they are made
 }
 
 // New makes the parts of a repetition and connects them.

@@ -6,6 +6,7 @@ import (
 	"synclab/bench/raw"
 	"synclab/reports/comparison"
 	"synclab/reports/doc"
+	"synclab/reports/estimate"
 	"synclab/reports/records"
 )
 
@@ -89,5 +90,59 @@ func (s *Summary) tablePhases() []Phases {
 	for _, k := range largestFigures(s.Figures) {
 		out = append(out, slices.DeleteFunc(slices.Clone(s.Phases), func(p Phases) bool { return p.Series != k.Series || p.Cell.ID() != k.Cell.ID() })...)
 	}
+	return out
+}
+
+// MemoryGrowth is the line through the resident set of a subject's process by the changes made before, in bytes.
+type MemoryGrowth struct {
+	Series  string       `json:"series"`
+	Cell    records.Cell `json:"cell"`
+	Changes int          `json:"changes"` // of a repetition
+	estimate.Fit
+}
+
+// memoryGrowths leaves out the first quarter of the changes, in which heaps grow to their usual size, and runs with fewer than
+// leastChanges.
+func memoryGrowths(c *records.Collection) (out []MemoryGrowth) {
+	const leastChanges = 100
+	for _, cell := range c.Cells {
+		for _, one := range c.Series {
+			at, most := map[int]bool{}, 0
+			samples := one.Cells[cell.ID()]
+			for i := 0; samples != nil && i < len(samples.Records); i++ {
+				if r := samples.Records[i]; r.Metric == raw.RSS {
+					at[r.Change], most = true, max(most, r.Change)
+				}
+			}
+			var points []estimate.Point
+			for change := range at {
+				if 4*change >= most && most >= leastChanges {
+					points = append(points, estimate.Point{X: float64(change), Y: samples.ByRepetition(func(r *raw.Record) bool { return r.Metric == raw.RSS && r.Change == change })})
+				}
+			}
+			if fit, ok := estimate.FitLine(points); ok {
+				out = append(out, MemoryGrowth{one.Name, cell, most, fit})
+			}
+		}
+	}
+	return out
+}
+
+// memorySection says whose memory grows with changes, as where something is kept for each of them.
+func (s *Summary) memorySection() doc.Section {
+	out := doc.Section{ID: "memory", Title: "Memory over changes"}
+	t := &doc.Table{Columns: []doc.Column{{Name: "Subject"}, {Name: "Services", Numeric: true, Row: true}, endpointsColumn(), {Name: "Settings", Above: true, Row: true},
+		{Name: "Changes", Numeric: true}, {Name: "At the end", Numeric: true}, {Name: "Growth per 1,000 changes", Short: "per 1,000", Numeric: true}, {Name: "95 % confidence", Numeric: true}},
+		Note: "Resident set of the process, after the first quarter of the changes: a straight line by least squares. ~: the interval of the growth contains 0, or there are too few repetitions for one (6)."}
+	bytes := func(slope float64) string { return doc.Format(1000*slope, "B") }
+	for _, m := range s.Memory {
+		growth := doc.Cell{Text: bytes(m.Slope), Value: doc.Exact(1000 * m.Slope)}
+		if m.SlopeLow == nil || m.HoldsZero() {
+			growth.Text = "~"
+		}
+		t.Add(s.SeriesCell(m.Series), doc.Int(m.Cell.Services), endpointsCell(m.Cell), settingsCell(m.Cell), doc.Int(m.Changes), doc.Value(m.At(float64(m.Changes)), "B"),
+			growth, doc.Cell{Text: IntervalText(m.Fit, bytes), Faint: m.SlopeLow == nil})
+	}
+	out.Add(doc.Block{Table: t})
 	return out
 }

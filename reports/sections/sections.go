@@ -19,6 +19,7 @@ var sections = []func(*Summary) doc.Section{
 	(*Summary).moveSection,
 	(*Summary).comparedSection,
 	(*Summary).KeySection,
+	(*Summary).memorySection,
 	(*Summary).targetsSection,
 	(*Summary).packetSection,
 	(*Summary).connectionSection,

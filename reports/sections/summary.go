@@ -32,6 +32,8 @@ type Summary struct {
 	// Services.
 	Packets      []PacketCost   `json:"packets,omitempty"`
 	PacketGrowth []PacketGrowth `json:"packet_growth,omitempty"`
+	// Memory is its growth over changes.
+	Memory []MemoryGrowth `json:"memory_growth,omitempty"`
 	// Disruptions are the outcomes of flows while the cluster changed. Faults are the results of the faults.
 	// Invariants are the checks and the violations.
 	Disruptions []Disruption      `json:"disruptions,omitempty"`
@@ -163,6 +165,7 @@ func Summarize(runs []*records.Run, slos comparison.SLOs) *Summary {
 	s.Traversal = traversals(c)
 	s.Packets = packetCosts(c)
 	s.PacketGrowth = packetGrowths(c)
+	s.Memory = memoryGrowths(c)
 	s.Disruptions, s.Moves = Disruptions(c), AllMoves(c)
 	s.Faults = faultResults(c)
 	s.Invariants = invariantResults(c)

@@ -71,6 +71,15 @@ func (p *Process) Memory() (uint64, error) {
 	return own.resident, err
 }
 
+// RSS returns the resident set of the process without children, in bytes; 0 after the exit.
+func (p *Process) RSS() (uint64, error) {
+	u, err := p.usage()
+	if err != nil || p.ended() {
+		return 0, err
+	}
+	return u.resident, nil
+}
+
 // PeakRSS returns the largest resident set of the process without children, in bytes, since its start or ResetPeak. It
 // cannot be read after the exit.
 func (p *Process) PeakRSS() (uint64, error) {
