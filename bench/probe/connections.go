@@ -37,26 +37,16 @@ func (r *Probes) Connect(ctx context.Context, c *scenarios.Connections, name str
 		if err != nil {
 			return err
 		}
-		if err := r.connectAll(ctx, family, c, targets); err != nil {
-			return fmt.Errorf("connections %s: %w", family, err)
-		}
-	}
-	return nil
-}
-
-func (r *Probes) connectAll(ctx context.Context, family corev1.IPFamily, c *scenarios.Connections, targets []flowTarget) error {
-	random := r.Random(purposeConnections)
-	turns := max(1, int(c.For/connectionTurn))
-	for turn := range turns {
-		for _, i := range random.Perm(len(targets)) {
-			o := traffic.Loop{To: targets[i].addr, Clients: c.Clients, For: min(c.For, connectionTurn)}
-			if err := r.connect(ctx, family, &targets[i], o); err != nil {
-				return err
-			}
-			if turn%bulkTurns == 0 {
-				o.Clients, o.Bulk = 1, true
-				if err := r.connect(ctx, family, &targets[i], o); err != nil {
-					return err
+		random := r.Random(purposeConnections)
+		for turn := range max(1, int(c.For/connectionTurn)) {
+			for _, i := range random.Perm(len(targets)) {
+				o := traffic.Loop{To: targets[i].addr, Clients: c.Clients, For: min(c.For, connectionTurn)}
+				err := r.connect(ctx, family, &targets[i], o)
+				if o.Clients, o.Bulk = 1, true; err == nil && turn%bulkTurns == 0 {
+					err = r.connect(ctx, family, &targets[i], o)
+				}
+				if err != nil {
+					return fmt.Errorf("connections %s: %w", family, err)
 				}
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -16,7 +17,9 @@ import (
 
 	"synclab/bench/lab/netns"
 	"synclab/bench/mirror"
+	"synclab/bench/pass"
 	"synclab/bench/raw"
+	"synclab/bench/traffic"
 	"synclab/bench/traffic/flow"
 	"synclab/internal/inet"
 	"synclab/proxier/tracker"
@@ -67,6 +70,7 @@ type destination struct {
 	endpoints map[netip.AddrPort]bool // of the Service port: no other may answer
 	local     bool                    // the traffic policy Local allows no endpoint, as other nodes have them all
 	beyond    bool                    // packets may leave the node
+	shared    int                     // endpoints with equal shares of TCP connections; 0: not known
 }
 
 func (d *destination) frontend() frontend { return frontend{d.service.Protocol, d.addr} }
@@ -80,6 +84,36 @@ func (r *Probes) verdicts(ctx context.Context) error {
 	for _, family := range r.Families {
 		if err := r.verdictsOf(ctx, family); err != nil {
 			return err
+		}
+		if err := r.shares(ctx, family); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mostShared bounds the Services of a family whose shares are recorded.
+const mostShared = 20
+
+// shares makes 1,000 connections to the cluster IPs of some TCP Services, and records how many each endpoint got.
+func (r *Probes) shares(ctx context.Context, family corev1.IPFamily) error {
+	onNode := func(ep netip.AddrPort) bool { return slices.Contains(r.Node, ep.Addr()) } // no pod answers there
+	all := slices.DeleteFunc(r.destinations(family), func(d destination) bool {
+		return d.shared < 2 || slices.ContainsFunc(slices.Collect(maps.Keys(d.endpoints)), onNode)
+	})
+	for i := range min(mostShared, len(all)) {
+		d := all[i*len(all)/min(mostShared, len(all))]
+		done, err := r.Flows.Loop(family, traffic.Loop{To: d.addr, Clients: 2, Most: 500, For: verdictPatience * 100})
+		if err := cmp.Or(ctx.Err(), forgetFlows()); err != nil {
+			return err
+		}
+		if err != nil { // the packets' verdicts show what does not answer
+			r.Messages.Send(pass.Message{Note: fmt.Sprintf("shares of endpoints not measured from %s on: %v", d.service, err)})
+			return nil
+		}
+		counts := slices.Collect(maps.Values(done.By))
+		for _, n := range append(counts, make([]int, max(0, d.shared-len(counts)))...) {
+			r.RecordAs(raw.Record{Family: string(family), Protocol: string(d.service.Protocol), Service: flow.ServiceText(d.service)}, raw.EndpointShare, float64(n))
 		}
 	}
 	return nil
@@ -175,7 +209,13 @@ func (r *Probes) destinations(family corev1.IPFamily) []destination {
 					if kind == kindClusterIP {
 						local = p != nil && p.HasEndpoints && !p.HasInternalEndpoints()
 					}
-					all = append(all, destination{kind, name, netip.AddrPortFrom(addr, uint16(number)), byPort[name], local, false})
+					shared := 0
+					if kind == kindClusterIP && p != nil && p.AffinitySeconds == 0 && port.Protocol == corev1.ProtocolTCP {
+						if shared = len(p.Cluster); p.InternalPolicyLocal {
+							shared = len(p.Local)
+						}
+					}
+					all = append(all, destination{kind, name, netip.AddrPortFrom(addr, uint16(number)), byPort[name], local, false, shared})
 				}
 			}
 			other := func(kind, text string) { // once for each address, which Services may share

@@ -158,6 +158,8 @@ var (
 	// is a behaviour that may make subjects differ: local-without-endpoint if the traffic policy Local allows no endpoint,
 	// as other nodes have them all; cluster-ip-on-node for a port of an external address that no Service has.
 	PacketVerdict = metric("packet_verdict", "count", GroupFlows, "endpoints that answer at an address of a Service")
+	// EndpointShare is how many connections an endpoint of a Service got, of 1,000 from a pod to its cluster IP.
+	EndpointShare = metric("endpoint_share", "count", GroupFlows, "connections that an endpoint got, of 1,000")
 	// Move is how long one proxier took to replace another: SIGTERM → every Service is in the tables of the second
 	// one, Kind. LeftBehind is how much of the first one is in the kernel when the second one has converged: Table says of what. It
 	// counts what was there before and is nothing that the second one uses.

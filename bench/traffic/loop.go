@@ -6,8 +6,6 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"os"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -24,15 +22,17 @@ type Loop struct {
 	From    []netip.Addr  // source addresses
 	Clients int           // threads at once
 	For     time.Duration // connections that are open then are still completed
+	Most    int           // connections of each client; 0: no limit
 	// Bulk: each client makes a single connection, and sends as much as the other end takes.
 	Bulk bool
 }
 
 // Looped is what a Loop did.
 type Looped struct {
-	Connections int           // completed
-	Bytes       int64         // that the other end has read, of a Bulk
-	Took        time.Duration // from the begin until the last client has ended
+	Connections int                    // completed
+	By          map[netip.AddrPort]int // connections by the endpoint that answered
+	Bytes       int64                  // that the other end has read, of a Bulk
+	Took        time.Duration          // from the begin until the last client has ended
 	// CPU is the user and system time of the clients' threads and of the responder's. It includes the packets' way through
 	// the node's rules: veth devices hand a packet on in a soft interrupt of the thread that sends it. Kernels with
 	// CONFIG_IRQ_TIME_ACCOUNTING keep soft interrupts out of threads' times; then the machine's time in them is added, in
@@ -57,12 +57,12 @@ type looper struct {
 }
 
 func (o Loop) run(clock monotonic, responder int) (Looped, error) {
-	l := &looper{Loop: o, clock: clock, ports: sourcePorts{addrs: o.From, next: rand.IntN(1 << 20)}}
+	l := &looper{Loop: o, clock: clock, ports: sourcePorts{addrs: o.From, next: rand.IntN(1 << 20)}, done: Looped{By: map[netip.AddrPort]int{}}}
 	apart, err := l.softirqsApart()
-	if err != nil {
-		return Looped{}, err
+	before := spent(responder, apart)
+	if err == nil && before == 0 {
+		err = errors.New("the CPU time of the responder's thread cannot be read")
 	}
-	before, err := l.others(responder, apart)
 	if err != nil {
 		return Looped{}, err
 	}
@@ -73,81 +73,80 @@ func (o Loop) run(clock monotonic, responder int) (Looped, error) {
 	}
 	err = group.Wait()
 	l.done.Took = time.Duration(clock.now() - began)
-	after, err2 := l.others(responder, apart)
-	l.done.CPU += after - before
-	return l.done, errors.Join(err, err2)
+	l.done.CPU += spent(responder, apart) - before
+	return l.done, err
 }
 
 // client is one thread of the loop.
 func (l *looper) client(began int64) error {
-	before, err := threadTime(0)
-	if err != nil {
-		return err
-	}
+	before := threadTime(0)
 	each := l.connection
 	if l.Bulk {
 		each = l.bulk
 	}
-	n, sent := 0, int64(0)
-	for until := began + int64(l.For); l.clock.now() < until && (n == 0 || !l.Bulk); n++ {
-		bytes, err := each(uint64(n), until)
+	n, sent, answers := 0, int64(0), map[netip.AddrPort]int{}
+	for until := began + int64(l.For); l.clock.now() < until && (n == 0 || !l.Bulk) && (l.Most == 0 || n < l.Most); n++ {
+		by, bytes, err := each(uint64(n), until)
 		if err != nil {
 			return fmt.Errorf("connection to %s: %w", l.To, err)
 		}
 		sent += bytes
+		answers[by]++
 	}
-	after, err := threadTime(0)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.done.Connections, l.done.Bytes, l.done.CPU = l.done.Connections+n, l.done.Bytes+sent, l.done.CPU+after-before
-	return err
+	for by, answered := range answers {
+		l.done.By[by] += answered
+	}
+	l.done.Connections, l.done.Bytes, l.done.CPU = l.done.Connections+n, l.done.Bytes+sent, l.done.CPU+threadTime(0)-before
+	return nil
 }
 
-// open returns a connection whose endpoint has answered.
-func (l *looper) open() (int, error) {
+// open returns a connection whose endpoint, by, has answered.
+func (l *looper) open() (fd int, by netip.AddrPort, err error) {
 	for range 8 { // another socket may use the port
 		l.mu.Lock()
 		from := l.ports.take()
 		l.mu.Unlock()
-		fd, err := dial(corev1.ProtocolTCP, from, l.To)
+		fd, err = dial(corev1.ProtocolTCP, from, l.To)
 		if errors.Is(err, unix.EADDRINUSE) || errors.Is(err, unix.EADDRNOTAVAIL) {
 			continue
 		}
 		if err == nil {
-			if _, err = await(fd); err != nil {
+			if by, _, err = await(fd); err != nil {
 				unix.Close(fd)
 			}
 		}
-		return fd, err
+		return fd, by, err
 	}
-	return -1, unix.EADDRINUSE
+	return -1, by, unix.EADDRINUSE
 }
 
-func (l *looper) connection(number uint64, _ int64) (int64, error) {
-	fd, err := l.open()
+func (l *looper) connection(number uint64, _ int64) (by netip.AddrPort, _ int64, err error) {
+	fd, by, err := l.open()
 	if err != nil {
-		return 0, err
+		return by, 0, err
 	}
 	defer unix.Close(fd)
 	if err := ask(fd, number); err != nil {
-		return 0, err
+		return by, 0, err
 	}
-	answered, err := await(fd)
+	_, answered, err := await(fd)
 	if err == nil && answered != number {
 		err = fmt.Errorf("question %d has the answer of question %d", number, answered)
 	}
-	return 0, err
+	return by, 0, err
 }
 
 // bulk sends until a time, then waits until the other end has read everything and closes.
-func (l *looper) bulk(_ uint64, until int64) (sent int64, err error) {
-	fd, err := l.open()
+func (l *looper) bulk(_ uint64, until int64) (by netip.AddrPort, sent int64, err error) {
+	fd, by, err := l.open()
 	if err != nil {
-		return 0, err
+		return by, 0, err
 	}
 	defer unix.Close(fd)
 	if err := ask(fd, sink); err != nil {
-		return 0, err
+		return by, 0, err
 	}
 	block := make([]byte, 1<<17)
 	for l.clock.now() < until {
@@ -156,49 +155,45 @@ func (l *looper) bulk(_ uint64, until int64) (sent int64, err error) {
 			n, err = 0, poll(fd, unix.POLLOUT)
 		}
 		if err != nil {
-			return 0, err
+			return by, 0, err
 		}
 		sent += int64(n)
 	}
 	if err := unix.Shutdown(fd, unix.SHUT_WR); err != nil {
-		return 0, err
+		return by, 0, err
 	}
-	if _, err := await(fd); !errors.Is(err, errEnded) {
-		return 0, fmt.Errorf("end of %d bytes: %w", sent, err)
+	if _, _, err := await(fd); !errors.Is(err, errEnded) {
+		return by, 0, fmt.Errorf("end of %d bytes: %w", sent, err)
 	}
-	return sent, nil
+	return by, sent, nil
 }
 
 // await reads the next answer.
-func await(fd int) (question uint64, err error) {
+func await(fd int) (by netip.AddrPort, question uint64, err error) {
 	if err := poll(fd, unix.POLLIN); err != nil {
-		return 0, err
+		return by, 0, err
 	}
-	_, question, err = hear(fd)
-	return question, err
+	return hear(fd)
 }
 
 func poll(fd int, events int16) error {
 	for {
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: events}}, int(loopPatience/time.Millisecond))
-		switch {
-		case errors.Is(err, unix.EINTR):
-		case err == nil && n == 0:
-			return unix.ETIMEDOUT
-		default:
+		if err == nil && n == 0 {
+			err = unix.ETIMEDOUT
+		}
+		if !errors.Is(err, unix.EINTR) {
 			return err
 		}
 	}
 }
 
-// others returns the CPU time so far that is not the clients'.
-func (l *looper) others(responder int, apart bool) (time.Duration, error) {
-	spent, err := threadTime(responder)
-	if err != nil || !apart {
-		return spent, err
+// spent returns the CPU time so far that is not the clients'.
+func spent(responder int, apart bool) time.Duration {
+	if apart {
+		return threadTime(responder) + softirqTime()
 	}
-	soft, err := softirqTime()
-	return spent + soft, err
+	return threadTime(responder)
 }
 
 // softirqsApart reports whether the kernel keeps the time of soft interrupts out of the time of the thread that they
@@ -207,56 +202,39 @@ func (l *looper) softirqsApart() (apart bool, err error) {
 	apart = true
 	err = onClient(func() error {
 		for range 50 {
-			began := l.clock.now()
-			before, err := threadTime(0)
-			if err != nil {
-				return err
-			}
+			began, before := l.clock.now(), threadTime(0)
 			fd, err := dial(corev1.ProtocolTCP, l.ports.take(), l.To)
-			if errors.Is(err, unix.EADDRINUSE) {
-				continue
-			}
-			if err != nil {
+			used, took := threadTime(0)-before, time.Duration(l.clock.now()-began)
+			switch {
+			case err == nil:
+				unix.Close(fd)
+				apart = apart && float64(used) < 0.7*float64(took)
+			case !errors.Is(err, unix.EADDRINUSE):
 				return fmt.Errorf("connection to %s: %w", l.To, err)
 			}
-			after, err := threadTime(0)
-			took := time.Duration(l.clock.now() - began)
-			unix.Close(fd)
-			if err != nil {
-				return err
-			}
-			apart = apart && float64(after-before) < 0.7*float64(took)
 		}
 		return nil
 	})
 	return apart, err
 }
 
-// threadTime returns the user and system time of a thread of this process; 0: of the calling one.
-func threadTime(thread int) (time.Duration, error) {
+// threadTime returns the user and system time of a thread of this process, or 0 if there is none; thread 0: the calling one.
+func threadTime(thread int) time.Duration {
 	clock := int32(unix.CLOCK_THREAD_CPUTIME_ID)
 	if thread != 0 {
 		const perThread, scheduler = 4, 2 // CPUCLOCK_PERTHREAD_MASK and CPUCLOCK_SCHED; see pthread_getcpuclockid(3)
 		clock = int32(^thread<<3 | perThread | scheduler)
 	}
 	var t unix.Timespec
-	if err := unix.ClockGettime(clock, &t); err != nil {
-		return 0, fmt.Errorf("CPU time of a thread: %w", err)
-	}
-	return time.Duration(t.Nano()), nil
+	_ = unix.ClockGettime(clock, &t)
+	return time.Duration(t.Nano())
 }
 
 // softirqTime returns the machine's time in soft interrupts so far, in ticks of 10 ms.
-func softirqTime() (time.Duration, error) {
-	text, err := os.ReadFile("/proc/stat")
-	if err != nil {
-		return 0, err
-	}
-	line, _, _ := strings.Cut(string(text), "\n")
-	fields := strings.Fields(line)
-	if len(fields) < 8 {
-		return 0, fmt.Errorf("/proc/stat: %q: no time of soft interrupts", line)
-	}
-	ticks, err := strconv.ParseInt(fields[7], 10, 64)
-	return time.Duration(ticks) * 10 * time.Millisecond, err
+func softirqTime() time.Duration {
+	var cpu string
+	var user, nice, system, idle, iowait, irq, softirq time.Duration
+	text, _ := os.ReadFile("/proc/stat") // always there; see proc_stat(5)
+	_, _ = fmt.Sscan(string(text), &cpu, &user, &nice, &system, &idle, &iowait, &irq, &softirq)
+	return softirq * 10 * time.Millisecond
 }

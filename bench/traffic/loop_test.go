@@ -46,3 +46,16 @@ func TestLoopRefused(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// A loop of bounded length counts the connections of each endpoint.
+func TestLoopCountsEndpoints(t *testing.T) {
+	p, clients := newPods(t)
+	rules(t, v4, "*nat\n-A PREROUTING -d 10.96.0.1 -p tcp --dport 80 -m statistic --mode nth --every 4 --packet 0 -j DNAT --to-destination 10.128.0.6:8081\n"+
+		"-A PREROUTING -d 10.96.0.1 -p tcp --dport 80 -j DNAT --to-destination 10.128.0.5:8080\nCOMMIT\n")
+	done, err := p.Loop(Loop{To: netip.MustParseAddrPort("10.96.0.1:80"), From: clients[:2], Clients: 1, For: time.Minute, Most: 150})
+	few, most := done.By[netip.MustParseAddrPort("10.128.0.6:8081")], done.By[netip.MustParseAddrPort("10.128.0.5:8080")]
+	// Of the 50 connections before, which show how the kernel counts, every fourth is the first one's too.
+	if err != nil || done.Connections != 150 || few+most != 150 || few < 37 || few > 38 {
+		t.Errorf("%v: %+v", err, done)
+	}
+}

@@ -89,6 +89,9 @@ func TestVerdictsByPackets(t *testing.T) {
 	ends := func(args ...string) map[string]map[string]string {
 		_, records := runScenario(t, append([]string{"run", "verdicts", "--feed", "api", "--services", "20", "--set", "shape.families=[IPv4]"}, args...)...)
 		ends := map[string]map[string]string{a: {}, b: {}}
+		if name := records[0].Subject; count(records, name, raw.EndpointShare) == 0 {
+			t.Errorf("%s: no shares of endpoints", name)
+		}
 		for _, r := range records {
 			if r.Metric == raw.PacketVerdict {
 				ends[r.Subject][strings.Join([]string{r.Service, r.Protocol, r.Target, r.Method}, " ")] = r.Outcome

@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distuv"
+
 	"synclab/bench/raw"
 	"synclab/bench/subject"
 	"synclab/reports/doc"
@@ -34,7 +37,33 @@ func explainedBy(d verdictDifference, reference, other string) string {
 
 // loops is the outcome of packets that passed the node more than once. wrongEndpoint: another Service's endpoint
 // answered.
-const loops, wrongEndpoint = "looped", "wrong endpoint"
+const loops, wrongEndpoint, uneven = "looped", "wrong endpoint", "unequal shares"
+
+// shareAlarm is the probability that any Service of a subject seems to have unequal shares by chance.
+const shareAlarm = 0.001
+
+// unevenShares counts the Services whose endpoints got unequal shares of their connections: by chi-square, corrected for the
+// number of tests (Bonferroni).
+func unevenShares(c *records.Samples) (n, tested int) {
+	type one struct {
+		service, family string
+		records.Repetition
+	}
+	counts := map[one][]float64{}
+	for _, r := range c.Records {
+		if r.Metric == raw.EndpointShare {
+			of := one{r.Service, r.Family, records.Repetition{Run: r.Run, Rep: r.Rep}}
+			counts[of] = append(counts[of], r.Value)
+		}
+	}
+	for _, got := range counts {
+		equal := slices.Repeat([]float64{stat.Mean(got, nil)}, len(got))
+		if (distuv.ChiSquared{K: float64(len(got) - 1)}).Survival(stat.ChiSquare(got, equal)) < shareAlarm/float64(len(counts)) {
+			n++
+		}
+	}
+	return n, len(counts)
+}
 
 // verdictsOf returns how the packets of a series ended, and counts those that ended wrong with any subject: answers by
 // endpoints of other Services, and loops. It counts busy ones, which were not observed, apart.
@@ -64,6 +93,7 @@ func verdictsOf(c *records.Samples) (ends map[verdictKey]string, wrong map[strin
 // reference.
 type PacketAnswers struct {
 	Packets, Unexplained, Looped, Busy int
+	Shared                             int // Services whose endpoints' shares were tested; unequal ones are Unexplained
 	Reference                          string
 	// Missing are the subjects without packets where others have some, such as those that were stopped.
 	Missing []string
@@ -103,6 +133,9 @@ func (s *Summary) answersSection() doc.Section {
 	default:
 		note += fmt.Sprintf("%d differences that nothing explains.", all.Unexplained)
 	}
+	if all.Shared > 0 {
+		note += fmt.Sprintf(" Shares of endpoints were tested for %d Services, with 1,000 connections each (chi-square): equal ones fail with one of 1,000 subjects.", all.Shared)
+	}
 	if unseen := all.Unseen(); unseen != "" {
 		note += " Not compared: " + unseen + "."
 	}
@@ -124,8 +157,12 @@ func (s *Summary) answersTable() (t *doc.Table, all PacketAnswers) {
 				busy := 0
 				ends, wrong, busy = verdictsOf(samples)
 				all.Busy += busy
+				bad, tested := unevenShares(samples)
+				if all.Shared += tested; bad > 0 {
+					wrong[uneven] = bad
+				}
 			}
-			all.Unexplained += wrong[wrongEndpoint]
+			all.Unexplained += wrong[wrongEndpoint] + wrong[uneven]
 			all.Looped += wrong[loops]
 			for _, what := range slices.Sorted(maps.Keys(wrong)) {
 				t.Add(s.SeriesCell(one.Name), settingsCell(cell), doc.Text("all"), doc.Text("all"), doc.Int(wrong[what]), doc.None(), doc.Text(what), doc.Text("nothing"), doc.None())
