@@ -20,5 +20,5 @@
 //
 // Not modelled: SCTP, payload, retransmissions, pods that start and stop, clients outside of the cluster. A SYN has one
 // chance: the flow gives up before the kernel sends it again. A removed endpoint still answers, like a terminating pod,
-// so that flows to it are observed.
+// so that flows to it are observed. Closed loops of connections (Loop) run without a stream: they measure, and check no outcome.
 package traffic

@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -60,11 +61,8 @@ func (o Loop) run(clock monotonic, responder int) (Looped, error) {
 	l := &looper{Loop: o, clock: clock, ports: sourcePorts{addrs: o.From, next: rand.IntN(1 << 20)}, done: Looped{By: map[netip.AddrPort]int{}}}
 	apart, err := l.softirqsApart()
 	before := spent(responder, apart)
-	if err == nil && before == 0 {
-		err = errors.New("the CPU time of the responder's thread cannot be read")
-	}
-	if err != nil {
-		return Looped{}, err
+	if err != nil || before == 0 {
+		return Looped{}, cmp.Or(err, errors.New("the CPU time of the responder's thread cannot be read"))
 	}
 	var group errgroup.Group
 	began := clock.now()

@@ -45,6 +45,7 @@ var mutations = []mutation{
 	{"ledger: a busy machine is no violation", "bench/verify/check", "TestBusyMachineIsNoViolation"},
 	{"verdicts: packets that loop", "bench/probe", "TestJudgeHops"},
 	{"verdicts: packets that loop, in the kernel", "bench/probe", "TestHopsInTheKernel"},
+	{"verdicts: unequal shares", "reports", "TestUnequalShares"},
 	{"stalls: the kernel's log", "bench/lab/machine", "TestParseStall"},
 	{"stalls: the verdict", "reports", "TestStalls"},
 	{"visible: every reader, where rules are flushed", "bench/subject/visible", "TestRandomChurn"},
