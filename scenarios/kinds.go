@@ -280,7 +280,7 @@ type Traffic struct {
 }
 
 // Connections makes TCP connections through Services, each for one question and its answer: as many as possible (a closed
-// loop), from client pods through the node to other pods. As a floor, it does the same straight to an endpoint, and as a
+// loop), from client pods through the node to other pods. It does the same straight to an endpoint, without a Service, and as a
 // control, it sends as many bytes as possible through established connections.
 type Connections struct {
 	Clients int `yaml:"clients,omitempty" json:"clients"` // threads that make connections at the same time; default 4

@@ -139,7 +139,7 @@ var (
 	// TargetEndpoint: straight to a pod. Clients, node and pods share the machine's CPUs.
 	ConnectionsPerSecond = metric("connections_per_second", "count", GroupPackets, "connections a second")
 	// ConnectionCPU is the CPU time of such a turn for each connection, of both ends and of the node between them
-	// (traffic.Looped). What it is beyond that of TargetEndpoint is the Service's.
+	// (traffic.Looped). A connection to TargetEndpoint matches no dispatch rule: where these are a list, it crosses all.
 	ConnectionCPU = metric("connection_cpu", "s", GroupPackets, "CPU time of a connection")
 	// Throughput: bytes a second through one established connection, from the first one sent until the other end has read all
 	Throughput = metric("throughput", "B", GroupPackets, "bytes a second through an established connection")

@@ -291,7 +291,7 @@ func (s *Summary) connectionSection() doc.Section {
 	const rate, cpu, bytes = "connections a second", "CPU per connection", "bytes a second"
 	t := &doc.Table{Columns: []doc.Column{{Name: "Subject"}, {Name: "Services", Numeric: true, Row: true}, endpointsColumn(), {Name: "Settings", Above: true, Row: true},
 		column(rate, "First", "first/s", "through the first Service of the dispatch"), column(rate, "Middle", "middle/s", "through the Service in the middle"),
-		column(rate, "Last", "last/s", "through the last Service"), column(rate, "Endpoint", "direct/s", "straight to an endpoint: no rule translates"),
+		column(rate, "Last", "last/s", "through the last Service"), column(rate, "Endpoint", "direct/s", "straight to an endpoint: no dispatch rule matches, and a list of them is crossed to its end"),
 		column(cpu, "First", "cpu first", "of both ends and the node"), column(cpu, "Last", "cpu last", "of both ends and the node"),
 		column(cpu, "Endpoint", "cpu direct", "straight to an endpoint"),
 		column(bytes, "Last", "bytes/s", "through one established connection to the last Service"), column(bytes, "Endpoint", "direct", "through one straight to an endpoint"),
@@ -322,7 +322,7 @@ func (s *Summary) connectionSection() doc.Section {
 	}
 	if len(t.Rows) > 0 {
 		out.Add(doc.Block{On: doc.Page | doc.Markdown, Soft: true, Note: "TCP connections without keep-alive from client pods through the node to other pods, as many as possible. " +
-			"Clients, pods and rules share the CPUs, so that the rate is this machine's. CPU time is that of both ends and of the node. Those straight to an endpoint are the floor. " +
+			"Clients, pods and rules share the CPUs, so that the rate is this machine's. CPU time is that of both ends and of the node. A connection straight to an endpoint matches no dispatch rule: it crosses all of a list, and costs nothing more where a map is asked. " +
 			"The control is an established connection: its packets cross no dispatch rules."}, doc.Block{Table: t})
 	}
 	return out
