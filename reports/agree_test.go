@@ -43,9 +43,9 @@ func TestOneFigureEverywhere(t *testing.T) {
 	}
 	c := &s.Comparisons[0]
 	for i, side := range c.Sides {
-		for _, name := range sections.ShortFigures {
-			f := side.Figure(name)
-			if f == nil {
+		for _, row := range comparison.Compared {
+			name, f := row.Name, side.Figure(row.Name)
+			if f == nil || !row.Brief {
 				continue
 			}
 			full := comparison.FigureValue(f, true)

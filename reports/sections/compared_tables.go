@@ -72,11 +72,8 @@ func (s *Summary) cellTitle(cell records.Cell) string {
 	return title
 }
 
-// ShortFigures are the figures that terminal and Markdown show. shortRatios are the ratios on a terminal.
-var (
-	ShortFigures = []string{comparison.FigureReaction, comparison.FigureCold, comparison.FigureNPL50, comparison.FigureNPL99, comparison.FigureFull, comparison.FigurePartial, comparison.FigureCPU, comparison.FigureRSS, comparison.FigureFirstPacket, comparison.FigureFirstSYN, comparison.FigureConnection, comparison.FigureConnCPU, comparison.FigureRules, comparison.FigureIptablesWait, comparison.FigureNftWait}
-	shortRatios  = []string{comparison.FigureReaction, comparison.FigureCold, comparison.FigureNPL99, comparison.FigureFull, comparison.FigurePartial, comparison.FigureCPU}
-)
+// shortRatios are the ratios on a terminal.
+var shortRatios = []string{comparison.FigureReaction, comparison.FigureCold, comparison.FigureNPL99, comparison.FigureFull, comparison.FigurePartial, comparison.FigureCPU}
 
 // SidesTable has the figures of each side, and below each its ratio to the nearest baseline.
 func (s *Summary) SidesTable(c *comparison.CellComparison) *doc.Table {
@@ -117,7 +114,7 @@ func (s *Summary) SidesTable(c *comparison.CellComparison) *doc.Table {
 func (s *Summary) figureColumns() (out []doc.Column) {
 	for _, text := range comparison.Compared {
 		column := doc.Column{Name: text.Column(), Short: text.Short, Numeric: true, Title: text.Title, On: doc.Page, Legend: text.Legend, Spare: text.Spare}
-		if slices.Contains(ShortFigures, text.Name) {
+		if text.Brief {
 			column.On = 0
 		}
 		if text.Name == comparison.FigureRSS {
