@@ -50,6 +50,9 @@ func (s *Scenario) Fill() {
 
 // Fill sets unset fields of a shape to their defaults.
 func (s *Shape) Fill() {
+	if s.SharedPods > 0 {
+		or(&s.Namespaces, 1) // a Service selects pods of its own namespace
+	}
 	fillPresets(reflect.ValueOf(s), "shape")
 	// A cluster of two nodes cannot have three zones.
 	or(&s.Zones, max(1, min(defaultZones, s.Nodes)))
@@ -121,6 +124,9 @@ func (s *Shape) forgetDerived() {
 		if e.Skew == defaultSkew {
 			e.Skew = 0
 		}
+	}
+	if own := s.SharedPods == 0; own && s.Namespaces == rules["shape.namespaces"].preset || !own && s.Namespaces == 1 {
+		s.Namespaces = 0
 	}
 	if s.Zones == min(defaultZones, s.Nodes) {
 		s.Zones = 0

@@ -135,6 +135,9 @@ func (s *Scenario) checkFit(service, pod familyNetworks, ps *Problems) {
 			thousands(most), thousands(int64(MaxTotalEndpoints))))
 		return
 	}
+	if n := s.Shape.SharedPods; n > 0 {
+		most = int64(n)*int64(s.Shape.Namespaces) + s.walkSteps().added
+	}
 	for _, f := range s.Shape.Families {
 		if room := podAddresses(pod[f], s.Shape.Nodes); most > room {
 			ps.add("shape.podCIDRs", fmt.Sprintf("%s does not fit: up to %s endpoints (with those that the steps add) need an address each, and %s Nodes have room for %s there",

@@ -114,6 +114,9 @@ func (d *drawing) shape() {
 	sh.InternalLocal, sh.ExternalLocal = d.share(0.2), d.share(0.5)
 	sh.WithoutEndpoint, sh.NotReady, sh.Terminating = d.share(0.15), d.share(0.2), d.share(0.2)
 	sh.TopologyHints = d.share(0.5)
+	if d.chance(0.2) {
+		sh.SharedPods = int(math.Ceil(sh.Endpoints.Mean())) + d.between(0, 10)
+	}
 }
 
 // shares maps names to shares. present drops those that are 0.

@@ -72,6 +72,7 @@ var rules = map[string]rule{
 	"shape.namespaces":             count(1, 10_000, "the most that Kubernetes is tested with").or(10),
 	"shape.nodes":                  count(1, 15_000, "three times what Kubernetes supports").or(100),
 	"shape.zones":                  count(1, 100, "more than any region has"),
+	"shape.sharedPods":             count(0, MaxEndpoints, "as many as a Service may have; 0 means that each Service has its own"),
 	"shape.ports":                  count(1, 100, "an EndpointSlice holds at most 100 ports").or(1),
 	"shape.endpoints.distribution": {words: []string{"fixed", "uniform", "zipf"}, preset: "fixed"},
 	"shape.endpoints.count":        count(1, MaxEndpoints, "for Services without endpoints see shape.withoutEndpoint; the most is one on each node of the largest supported cluster"),

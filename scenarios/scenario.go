@@ -45,10 +45,13 @@ type Target struct {
 // Shape describes the simulated cluster. Fractions are 0..1.
 type Shape struct {
 	Services   int       `yaml:"services" json:"services" required:""`
-	Namespaces int       `yaml:"namespaces,omitempty" json:"namespaces"` // default 10
+	Namespaces int       `yaml:"namespaces,omitempty" json:"namespaces"` // default 10, or 1 with SharedPods
 	Nodes      int       `yaml:"nodes,omitempty" json:"nodes"`           // default 100; the proxier runs on the first, "node-0"
 	Zones      int       `yaml:"zones,omitempty" json:"zones"`           // default 3
 	Endpoints  Endpoints `yaml:"endpoints,omitempty" json:"endpoints"`
+	// SharedPods: the Services of a namespace select the same pods, so many, and have Endpoints of them. A change of one pod
+	// then changes the EndpointSlices of all its Services, one after the other. Default 0: the pods of a Service are its own.
+	SharedPods int `yaml:"sharedPods,omitempty" json:"sharedPods,omitempty"`
 	// Ports is the number of ports of each Service and protocol. Default 1.
 	Ports int `yaml:"ports,omitempty" json:"ports"`
 	// Types are the shares of Service types, by type name. The rest is ClusterIP.

@@ -100,6 +100,9 @@ func (s *Shape) check(ps *Problems) {
 		ps.add("shape.zones", fmt.Sprintf("%d zones are more than shape.nodes, %d", s.Zones, s.Nodes))
 	}
 	s.Endpoints.check(ps)
+	if 0 < s.SharedPods && s.SharedPods < s.Endpoints.Count {
+		ps.add("shape.sharedPods", fmt.Sprintf("%d pods are less than shape.endpoints.count, %d: want at least as many", s.SharedPods, s.Endpoints.Count))
+	}
 }
 
 // sumOf adds shares, rounded so that 0.7 + 0.2 + 0.1 is 1.

@@ -101,7 +101,7 @@ func (w *World) removeEndpoint(t *sim.Trace) (*workload, error) {
 	for !ready(l.endpoint(i)) {
 		i = (i + 1) % l.size()
 	}
-	addSlices(t, 0, w.pack(l, edit{drop: map[string]bool{podKey(l.endpoint(i)): true}}))
+	w.change(l, 0, edit{drop: map[string]bool{podKey(l.endpoint(i)): true}}, t)
 	return l, nil
 }
 
@@ -110,7 +110,7 @@ func (w *World) addEndpoint(l *workload, t *sim.Trace) error {
 	if err != nil {
 		return fmt.Errorf("service %s/%s: %w", l.service.Namespace, l.service.Name, err)
 	}
-	addSlices(t, 0, w.pack(l, edit{add: []pod{p}}))
+	w.change(l, 0, edit{add: []pod{p}}, t)
 	return nil
 }
 
@@ -157,7 +157,7 @@ func (w *World) replaceEndpoint(due time.Duration, t *sim.Trace) error {
 	if err != nil {
 		return fmt.Errorf("service %s/%s: %w", l.service.Namespace, l.service.Name, err)
 	}
-	addSlices(t, due, w.pack(l, edit{drop: map[string]bool{podKey(old): true}, add: []pod{p}}))
+	w.change(l, due, edit{drop: map[string]bool{podKey(old): true}, add: []pod{p}}, t)
 	return nil
 }
 
@@ -186,7 +186,7 @@ func (w *World) flipReadiness(due time.Duration, t *sim.Trace) error {
 	if holds(e.Conditions.Ready, true) {
 		next = w.conditions.unready
 	}
-	addSlices(t, due, w.pack(l, edit{set: map[string]discoveryv1.EndpointConditions{podKey(e): next}}))
+	w.change(l, due, edit{set: map[string]discoveryv1.EndpointConditions{podKey(e): next}}, t)
 	return nil
 }
 

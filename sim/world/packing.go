@@ -33,6 +33,9 @@ type workload struct {
 	hash     string // of the revision; "" until a pod needs it
 	pods     int    // pods ever made, for their names
 	sliced   int    // slices ever made, for their names
+	// shared are the pods that other Services of the namespace have, too; nil: its pods are its own. places are its own of them.
+	shared *sharedPods
+	places []int
 }
 
 // sliceGroup is a Service's slices of one family, in the order they were made.
@@ -104,7 +107,7 @@ func (w *World) packGroup(l *workload, g *sliceGroup, e edit) []sliceChange {
 	for _, old := range g.slices {
 		endpoints, touched := edited(old.Endpoints, e)
 		for i := range old.Endpoints {
-			if touched && e.drop[podKey(&old.Endpoints[i])] {
+			if touched && l.shared == nil && e.drop[podKey(&old.Endpoints[i])] {
 				w.leaving = append(w.leaving, &old.Endpoints[i])
 			}
 		}
@@ -307,6 +310,9 @@ func sliceLabels(svc *corev1.Service) map[string]string {
 
 // newPod makes a Service's next pod, on the next Node in turn.
 func (w *World) newPod(l *workload, conditions discoveryv1.EndpointConditions) (pod, error) {
+	if l.shared != nil {
+		l = l.shared.owner
+	}
 	var at *host
 	node := ""
 	if len(w.hosts) > 0 {

@@ -35,20 +35,26 @@ func (w *World) Rollout(step scenarios.Rollout) (sim.Trace, error) {
 		return nil, fmt.Errorf("rollout: %w", &TooFewError{"Services with endpoints", n, len(fit), nil})
 	}
 	var t sim.Trace
+	rolled := map[*workload]bool{} // Services that share their pods roll once
 	for _, i := range w.random.Perm(len(fit))[:n] {
+		l := fit[i]
+		if l.shared != nil {
+			l = l.shared.owner
+		}
+		if rolled[l] {
+			continue
+		}
+		rolled[l] = true
 		offset := time.Duration(w.random.Int64N(int64(interval/3) + 1))
-		if err := w.rollOut(fit[i], surge, offset, interval, &t); err != nil {
-			return nil, fmt.Errorf("rollout: service %s/%s: %w", fit[i].service.Namespace, fit[i].service.Name, err)
+		if err := w.rollOut(l, surge, offset, interval, &t); err != nil {
+			return nil, fmt.Errorf("rollout: service %s/%s: %w", l.service.Namespace, l.service.Name, err)
 		}
 	}
 	return w.finish(t), nil
 }
 
 func (w *World) rollOut(l *workload, surge float64, start, interval time.Duration, t *sim.Trace) error {
-	old := make([]*discoveryv1.Endpoint, l.size())
-	for i := range old {
-		old[i] = l.endpoint(i)
-	}
+	old := l.podKeys()
 	l.revision++
 	l.hash = ""
 	atOnce := max(1, int(math.Ceil(surge*float64(len(old)))))
@@ -56,17 +62,17 @@ func (w *World) rollOut(l *workload, surge float64, start, interval time.Duratio
 		up := make([]pod, len(wave))
 		draining := map[string]discoveryv1.EndpointConditions{}
 		gone := map[string]bool{}
-		for i, e := range wave {
+		for i, key := range wave {
 			var err error
 			if up[i], err = w.newPod(l, w.conditions.ready); err != nil {
 				return err
 			}
-			draining[podKey(e)] = w.conditions.draining
-			gone[podKey(e)] = true
+			draining[key] = w.conditions.draining
+			gone[key] = true
 		}
-		addSlices(t, start, w.pack(l, edit{add: up}))
-		addSlices(t, start+interval/3, w.pack(l, edit{set: draining}))
-		addSlices(t, start+2*interval/3, w.pack(l, edit{drop: gone}))
+		w.change(l, start, edit{add: up}, t)
+		w.change(l, start+interval/3, edit{set: draining}, t)
+		w.change(l, start+2*interval/3, edit{drop: gone}, t)
 		start += interval
 	}
 	return nil
@@ -94,14 +100,14 @@ func (w *World) Scale(step scenarios.Scale) (sim.Trace, error) {
 		due := seconds(float64(i) / rate)
 		if size > step.To {
 			size--
-			addSlices(&t, due, w.pack(l, edit{drop: map[string]bool{podKey(l.endpoint(size)): true}}))
+			w.change(l, due, edit{drop: map[string]bool{podKey(l.endpoint(size)): true}}, &t)
 			continue
 		}
 		p, err := w.newPod(l, w.conditions.ready)
 		if err != nil {
 			return nil, fmt.Errorf("scale: service %s/%s: %w", l.service.Namespace, l.service.Name, err)
 		}
-		addSlices(&t, due, w.pack(l, edit{add: []pod{p}}))
+		w.change(l, due, edit{add: []pod{p}}, &t)
 		size++
 	}
 	return w.finish(t), nil
@@ -112,8 +118,9 @@ func nameOrder(a, b *corev1.Service) int {
 }
 
 const (
-	// endpointUpdateGap is the time between two slice changes for a lost Node: the controller's workers handle some
-	// thousand Services a second.
+	// endpointUpdateGap is the time between two slice changes for a lost Node or a shared pod: the controller's workers
+	// handle some thousand Services a second. Its client's default limit is lower, 20 writes a second after the first 30
+	// (kube-controller-manager --kube-api-qps); operators of large clusters raise it, and the burst is what a proxy must bear.
 	endpointUpdateGap = time.Millisecond
 	// evictAfter is how long lost pods stay not ready before they are removed. A real cluster waits 5 minutes
 	// (tolerationSeconds), and nothing happens meanwhile.
@@ -143,6 +150,9 @@ func (w *World) NodeLoss(step scenarios.NodeLoss) (sim.Trace, error) {
 		if edit := l.loss(lost, w.conditions.unready); len(edit.set) > 0 {
 			edit.drop = nil // not yet
 			hit = append(hit, l)
+			if l.shared != nil {
+				w.place(l, edit)
+			}
 			addSlices(&t, due, w.pack(l, edit))
 			due += endpointUpdateGap
 		}
@@ -151,6 +161,9 @@ func (w *World) NodeLoss(step scenarios.NodeLoss) (sim.Trace, error) {
 	for _, l := range hit {
 		edit := l.loss(lost, w.conditions.unready)
 		edit.set = nil // was set before
+		if l.shared != nil {
+			w.place(l, edit)
+		}
 		addSlices(&t, due, w.pack(l, edit))
 		due += endpointUpdateGap
 	}

@@ -23,6 +23,9 @@ func shapeDefaults(s scenarios.Shape) scenarios.Shape {
 			*n = value
 		}
 	}
+	if s.SharedPods > 0 {
+		fill(&s.Namespaces, 1)
+	}
 	fill(&s.Namespaces, 10)
 	fill(&s.Nodes, 100)
 	fill(&s.Zones, 3)
@@ -59,7 +62,7 @@ func checkShape(s scenarios.Shape) error {
 	}{
 		{"services", s.Services, 0}, {"namespaces", s.Namespaces, 1}, {"nodes", s.Nodes, 1},
 		{"zones", s.Zones, 1}, {"ports", s.Ports, 1}, {"endpoints.count", s.Endpoints.Count, 0},
-		{"endpoints.min", s.Endpoints.Min, 0},
+		{"endpoints.min", s.Endpoints.Min, 0}, {"sharedPods", s.SharedPods, 0},
 	} {
 		if n.value < n.least {
 			return fmt.Errorf("shape: %s is %d: want at least %d", n.field, n.value, n.least)

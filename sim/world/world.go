@@ -44,6 +44,8 @@ type World struct {
 	live      []*workload // Services, in the order of creation
 	strays    []*discoveryv1.EndpointSlice
 	leaving   []*discoveryv1.Endpoint // removed; their addresses are still in use
+	shared    map[string]*sharedPods  // by namespace
+	gone      []*discoveryv1.Endpoint // as leaving, of shared pods: in use until the end of the step
 	podCount  int                     // pods ever made
 	nextIndex int                     // of the next Service
 	version   int64                   // last resourceVersion that was set
@@ -108,6 +110,7 @@ func emptyWorld(shape scenarios.Shape, seed uint64) (*World, error) {
 		loadBalancerIPs: map[corev1.IPFamily]*addressRange{},
 		externalIPs:     map[corev1.IPFamily]*addressRange{},
 		podIPs:          map[corev1.IPFamily]*podRange{},
+		shared:          map[string]*sharedPods{},
 	}
 	for _, family := range w.families {
 		services, err := rangesFor("serviceCIDRs", shape.ServiceCIDRs, family)
@@ -228,17 +231,9 @@ func (w *World) createService(like int) (*workload, error) {
 		return nil, err
 	}
 	w.nextIndex++
-	pods := make([]pod, 0, w.initialEndpoints(l.like))
-	for range cap(pods) {
-		if len(l.groups) == 0 {
-			break
-		}
-		conditions := w.initialConditions(w.podCount)
-		p, err := w.newPod(l, conditions)
-		if err != nil {
-			return nil, fmt.Errorf("service %s/%s: %w", l.service.Namespace, l.service.Name, err)
-		}
-		pods = append(pods, p)
+	pods, err := w.firstPods(l)
+	if err != nil {
+		return nil, fmt.Errorf("service %s/%s: %w", l.service.Namespace, l.service.Name, err)
 	}
 	w.version++
 	l.service.ResourceVersion = strconv.FormatInt(w.version, 10)
@@ -251,13 +246,35 @@ func (w *World) createService(like int) (*workload, error) {
 	return l, nil
 }
 
+// firstPods returns the pods that a Service starts with.
+func (w *World) firstPods(l *workload) ([]pod, error) {
+	n := w.initialEndpoints(l.like)
+	switch {
+	case len(l.groups) == 0:
+		return nil, nil
+	case w.shape.SharedPods > 0:
+		return w.share(l, n)
+	}
+	pods := make([]pod, n)
+	for i := range pods {
+		var err error
+		if pods[i], err = w.newPod(l, w.initialConditions(w.podCount)); err != nil {
+			return nil, err
+		}
+	}
+	return pods, nil
+}
+
 // deleteService plans the deletion of a Service: first the Service, then its slices, as the garbage collector does.
 func (w *World) deleteService(l *workload, due time.Duration, t *sim.Trace) {
+	if l.shared != nil {
+		l.shared.leave(l, due, t)
+	}
 	gone := *l.service
 	t.Add(due, sim.Delete, &gone)
 	for _, g := range l.groups {
 		for _, s := range g.slices {
-			for i := range s.Endpoints {
+			for i := 0; l.shared == nil && i < len(s.Endpoints); i++ {
 				w.leaving = append(w.leaving, &s.Endpoints[i])
 			}
 			last := *s
@@ -342,6 +359,11 @@ func (w *World) finish(t sim.Trace) sim.Trace {
 		w.version++
 		c.Object.(metav1.Object).SetResourceVersion(strconv.FormatInt(w.version, 10))
 	}
+	w.leaving, w.gone = append(w.leaving, w.gone...), nil
 	w.releaseLeaving()
+	for _, s := range w.shared {
+		s.free = 0
+		clear(s.writes)
+	}
 	return t
 }

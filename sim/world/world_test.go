@@ -114,6 +114,7 @@ func TestTracesLeadWhereTheWorldIs(t *testing.T) {
 		"WorldOf":   WorldOf(generated("IPv4", "IPv6").Objects(), 9),
 		"no nodes":  WorldOf(&sim.Objects{Services: generated("IPv4").Objects().Services, Slices: generated("IPv4").Objects().Slices, Nodes: generated("IPv4").Objects().Nodes[:3]}, 1),
 		"no UIDs":   WorldOf(withoutUIDs(created(t, scenarios.Shape{Services: 4, Endpoints: scenarios.Endpoints{Count: 250}, Nodes: 5}, 3).Objects()), 3),
+		"shared":    created(t, shared(40, 12, mixed(0, "IPv4", "IPv6")), 5),
 		"few ports": created(t, scenarios.Shape{Services: 12, Endpoints: scenarios.Endpoints{Count: 30}, Nodes: 5}, 2),
 	}
 	for name, w := range worlds {
