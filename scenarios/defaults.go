@@ -25,6 +25,8 @@ const (
 	defaultFlushTable  = "nat"
 	defaultFaultTimes  = 1
 	defaultMemoryLimit = 64 << 20
+
+	defaultStaleFlows, defaultStaleServices = 5_000, 10
 )
 
 // or sets a field that has its zero value.

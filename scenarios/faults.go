@@ -43,7 +43,10 @@ const (
 	// can be made, else to Bytes each. A subject that dies of the limit is restarted without it.
 	FaultMemoryLimit   = "memory-limit"
 	FaultConntrackFull = "conntrack-full" // For: the namespace's connections fill the table, or Flows unrelated ones are added
-	FaultAddresses     = "addresses"      // the node gains an address, and after For loses it again
+	// FaultConntrackStale makes UDP connections, Flows in all, to one endpoint each of so many Services, and removes these
+	// endpoints: the connections are then stale.
+	FaultConntrackStale = "conntrack-stale"
+	FaultAddresses      = "addresses" // the node gains an address, and after For loses it again
 
 	// FaultClear clears all active faults.
 	FaultClear = "clear"
@@ -110,6 +113,8 @@ var faultForms = []faultForm{
 		trial: []string{"- fault: {kind: memory-limit, for: 8s, bytes: 67108864}", "- churn: {rate: 2, events: 16}", settled}},
 	{kind: FaultConntrackFull, takes: "for flows", rules: true, place: 14,
 		trial: []string{"- fault: {kind: conntrack-full, for: 5s}", "- churn: {rate: 2, events: 10}", settled}},
+	{kind: FaultConntrackStale, takes: "flows services", rules: true, place: 14,
+		trial: []string{"- fault: {kind: conntrack-stale, flows: 5000, services: 10}", "- churn: {rate: 2, events: 6}", settled}},
 	{kind: FaultAddresses, takes: "for", rules: true, place: 13, trial: []string{"# The node and the subject.",
 		"- fault: {kind: addresses, for: 5s}", "- churn: {rate: 2, events: 10}", settled}},
 	{kind: FaultClear},
@@ -170,6 +175,10 @@ func (f *Fault) fill() {
 	}
 	if form.has("elements") && f.Elements+f.Rules == 0 {
 		f.Elements, f.Rules = 100_000, 1_000
+	}
+	if f.Kind == FaultConntrackStale {
+		or(&f.Flows, defaultStaleFlows)
+		or(&f.Services, defaultStaleServices)
 	}
 	if form.has("bytes") {
 		or(&f.Bytes, defaultMemoryLimit)

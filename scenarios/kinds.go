@@ -54,6 +54,7 @@ var stepRules = map[string]rule{
 	"fault.flows":             count(1, 1_000_000, "each takes some 320 bytes of kernel memory").unset(),
 	"fault.elements":          count(1, 5_000_000, "each takes some 100 bytes of kernel memory").unset(),
 	"fault.rules":             count(10, 500_000, "each pod of another program has ten").unset(),
+	"fault.services":          count(1, MaxServices, "how many lose an endpoint").unset(),
 	"fault.text":              {pattern: shortText, why: "it is part of one line of a restore, of 64 characters at most"},
 	"probe.kind":              {words: []string{"traversal", "verdicts"}},
 	"probe.positions":         count(2, 1_000, "the first and the last at least").or(11), // the first, the nine deciles between, the last
@@ -239,12 +240,14 @@ type Fault struct {
 	// Default: the address of the endpoint that is added next.
 	Text string `yaml:"text,omitempty" json:"text,omitempty"`
 	// Flows for conntrack-full: the number of connections to add, with room left in the table. Default: as many as
-	// fit, so that new flows are dropped.
+	// fit, so that new flows are dropped. For conntrack-stale: how many become stale; default 5,000.
 	Flows int `yaml:"flows,omitempty" json:"flows,omitempty"`
 	// Elements and Rules for foreign: the elements of a map in a foreign table of nftables, and the foreign rules, ten for
 	// each pod, in the table filter of iptables or, with nftables, in that table. Default of both: 100000 and 1000.
 	Elements int `yaml:"elements,omitempty" json:"elements,omitempty"`
 	Rules    int `yaml:"rules,omitempty" json:"rules,omitempty"`
+	// Services for conntrack-stale: how many lose an endpoint. Default 10.
+	Services int `yaml:"services,omitempty" json:"services,omitempty"`
 }
 
 // Probe measures what the rules cost a packet.

@@ -44,7 +44,7 @@ func (r *Faults) answer(d *activeFault, a answer) {
 		detects = a.writes
 	default: // a change may be the cause of a sync that succeeds
 		fails := a.failed && a.planted == "" && !a.single
-		detects = (a.writes || d.kind.shows != objectsBack) && (fails || !churns)
+		detects = (a.writes || !d.kind.shows.asked()) && (fails || !churns)
 	}
 	if detects && !d.detected {
 		d.detected = true

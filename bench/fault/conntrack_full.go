@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -115,7 +116,14 @@ type filler struct {
 	made int
 	mark uint32
 	most int // limit of made
+	to   []translated
 }
+
+// translated is a destination of flows, and the endpoint that answers them.
+type translated struct{ to, by netip.AddrPort }
+
+// nowhere is a destination that no Service has.
+var nowhere = netip.AddrPortFrom(netip.AddrFrom4([4]byte{198, 19, 0, 1}), 9)
 
 func newFiller() (*filler, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
@@ -126,7 +134,7 @@ func newFiller() (*filler, error) {
 		unix.Close(fd)
 		return nil, fmt.Errorf("connections: netlink: %w", err)
 	}
-	return &filler{fd: fd, mark: fillMark, most: mostFill}, nil
+	return &filler{fd: fd, mark: fillMark, most: mostFill, to: []translated{{nowhere, nowhere}}}, nil
 }
 
 // fill makes entries until the kernel has no room for another (ENOMEM), or the limit is reached.
@@ -203,7 +211,7 @@ func (c *filler) clear() error {
 	defer unix.Close(c.fd)
 	c.next++
 	var b []byte
-	b, end := c.begin(b, unix.NFNL_SUBSYS_CTNETLINK<<8|ctDelete, unix.NLM_F_REQUEST|unix.NLM_F_ACK)
+	b, end := c.begin(b, unix.NFNL_SUBSYS_CTNETLINK<<8|ctDelete, unix.NLM_F_REQUEST|unix.NLM_F_ACK, unix.AF_INET)
 	b = attr.AppendUint32(b, ctaMark, fillMark&fillMarks)
 	b = attr.AppendUint32(b, ctaMarkMask, fillMarks)
 	b = end(b)
@@ -219,7 +227,7 @@ func (c *filler) clear() error {
 // count returns the number of entries with a mark.
 func (c *filler) count(mark uint32) (n int, err error) {
 	c.next++
-	b, end := c.begin(nil, unix.NFNL_SUBSYS_CTNETLINK<<8|ctGet, unix.NLM_F_REQUEST|unix.NLM_F_DUMP)
+	b, end := c.begin(nil, unix.NFNL_SUBSYS_CTNETLINK<<8|ctGet, unix.NLM_F_REQUEST|unix.NLM_F_DUMP, unix.AF_UNSPEC)
 	b = attr.AppendUint32(b, ctaMark, mark)
 	b = attr.AppendUint32(b, ctaMarkMask, 0xffffffff)
 	if err := unix.Sendto(c.fd, end(b), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
@@ -252,6 +260,7 @@ const (
 
 	ctaTupleIP, ctaTupleProto       = 1, 2
 	ctaIPSrc, ctaIPDst              = 1, 2
+	ctaIP6Src, ctaIP6Dst            = 3, 4
 	ctaProtoNum, ctaSrcPort, ctaDst = 1, 2, 3
 
 	// When the kernel needs room, it drops connections that are not assured. All connections that it lists are
@@ -260,44 +269,51 @@ const (
 )
 
 // begin starts a message; end fills in its length.
-func (c *filler) begin(b []byte, kind uint16, flags uint16) (_ []byte, end func([]byte) []byte) {
+func (c *filler) begin(b []byte, kind, flags uint16, protocol byte) (_ []byte, end func([]byte) []byte) {
 	at := len(b)
 	b = append(b, make([]byte, unix.NLMSG_HDRLEN)...)
 	binary.NativeEndian.PutUint16(b[at+4:], kind)
 	binary.NativeEndian.PutUint16(b[at+6:], flags)
 	binary.NativeEndian.PutUint32(b[at+8:], c.next)
-	b = append(b, unix.AF_INET, unix.NFNETLINK_V0, 0, 0)
+	b = append(b, protocol, unix.NFNETLINK_V0, 0, 0)
 	return b, func(b []byte) []byte {
 		binary.NativeEndian.PutUint32(b[at:], uint32(len(b)-at))
 		return b
 	}
 }
 
-// appendFlow appends a request for one more entry: 198.18.x.y:port → 198.19.0.1:9.
+// appendFlow appends a request for one more entry, from 198.18.x.y or 2001:db8:18::x.y to the next destination.
 func (c *filler) appendFlow(b []byte, flags uint16) []byte {
 	c.next++
-	src := [4]byte{198, 18, byte(c.next >> 23), byte(c.next >> 15)}
-	dst := [4]byte{198, 19, 0, 1}
-	port := uint16(c.next&0x7fff) + 1024
-	b, end := c.begin(b, unix.NFNL_SUBSYS_CTNETLINK<<8|ctNew, unix.NLM_F_REQUEST|unix.NLM_F_CREATE|unix.NLM_F_EXCL|flags)
-	b = appendTuple(b, ctaTupleOrig, src, dst, port, 9)
-	b = appendTuple(b, ctaTupleReply, dst, src, 9, port)
+	at := c.to[int(c.next)%len(c.to)]
+	from, protocol := netip.AddrFrom4([4]byte{198, 18, byte(c.next >> 23), byte(c.next >> 15)}), byte(unix.AF_INET)
+	if at.to.Addr().Is6() {
+		from, protocol = netip.AddrFrom16([16]byte{0x20, 0x01, 0x0d, 0xb8, 0, 0x18, 14: byte(c.next >> 23), 15: byte(c.next >> 15)}), unix.AF_INET6
+	}
+	src := netip.AddrPortFrom(from, uint16(c.next&0x7fff)+1024)
+	b, end := c.begin(b, unix.NFNL_SUBSYS_CTNETLINK<<8|ctNew, unix.NLM_F_REQUEST|unix.NLM_F_CREATE|unix.NLM_F_EXCL|flags, protocol)
+	b = appendTuple(b, ctaTupleOrig, src, at.to)
+	b = appendTuple(b, ctaTupleReply, at.by, src)
 	b = attr.AppendUint32(b, ctaStatus, ctSeenReply|ctAssured|ctConfirmed)
 	b = attr.AppendUint32(b, ctaTimeout, fillTimeout)
 	b = attr.AppendUint32(b, ctaMark, c.mark)
 	return end(b)
 }
 
-func appendTuple(b []byte, kind uint16, src, dst [4]byte, srcPort, dstPort uint16) []byte {
+func appendTuple(b []byte, kind uint16, src, dst netip.AddrPort) []byte {
+	source, destination := uint16(ctaIPSrc), uint16(ctaIPDst)
+	if src.Addr().Is6() {
+		source, destination = ctaIP6Src, ctaIP6Dst
+	}
 	return attr.Nest(b, kind, func(b []byte) []byte {
 		b = attr.Nest(b, ctaTupleIP, func(b []byte) []byte {
-			b = attr.Append(b, ctaIPSrc, src[:])
-			return attr.Append(b, ctaIPDst, dst[:])
+			b = attr.Append(b, source, src.Addr().AsSlice())
+			return attr.Append(b, destination, dst.Addr().AsSlice())
 		})
 		return attr.Nest(b, ctaTupleProto, func(b []byte) []byte {
 			b = attr.Append(b, ctaProtoNum, []byte{unix.IPPROTO_UDP})
-			b = attr.Append(b, ctaSrcPort, binary.BigEndian.AppendUint16(nil, srcPort))
-			return attr.Append(b, ctaDst, binary.BigEndian.AppendUint16(nil, dstPort))
+			b = attr.Append(b, ctaSrcPort, binary.BigEndian.AppendUint16(nil, src.Port()))
+			return attr.Append(b, ctaDst, binary.BigEndian.AppendUint16(nil, dst.Port()))
 		})
 	})
 }

@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"net/netip"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -42,8 +43,8 @@ func TestFillerMissesWhatIsDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	filler.next++
-	b, end := filler.begin(nil, unix.NFNL_SUBSYS_CTNETLINK<<8|ctDelete, unix.NLM_F_REQUEST|unix.NLM_F_ACK)
-	b = appendTuple(b, ctaTupleOrig, [4]byte{198, 18, 0, 0}, [4]byte{198, 19, 0, 1}, 1024+1, 9)
+	b, end := filler.begin(nil, unix.NFNL_SUBSYS_CTNETLINK<<8|ctDelete, unix.NLM_F_REQUEST|unix.NLM_F_ACK, unix.AF_INET)
+	b = appendTuple(b, ctaTupleOrig, netip.MustParseAddrPort("198.18.0.0:1025"), nowhere)
 	if err := unix.Sendto(filler.fd, end(b), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		t.Fatal(err)
 	}

@@ -63,9 +63,13 @@ type repair string
 const (
 	changesVisible repair = "from its end until all earlier changes are visible"
 	objectsBack    repair = "from its start until all that it removed is back"
+	entriesGone    repair = "from its change until no stale conntrack entry is left"
 	nextVisible    repair = "from the first later change until it is visible"
 	eachVisible    repair = "the longest delay of a change"
 )
+
+// asked reports whether stillMissing shows the repair.
+func (s repair) asked() bool { return s == objectsBack || s == entriesGone }
 
 // Repair says what the time to recover from the fault is; empty: the kind is not known.
 func (k *Kind) Repair() string { return string(k.shows) }

@@ -38,7 +38,7 @@ func TestSpares(t *testing.T) {
 	for name, spared := range map[string][]string{
 		"synclab/iptables-legacy": nil, "synclab/iptables-nft-tree": {scenarios.FaultLockHeld}, "synclab/nftables": noTools,
 		"kube-proxy/iptables-legacy": nil, "kube-proxy/nftables": {scenarios.FaultLockHeld},
-		"cilium/lb": append(slices.Clone(noTools), scenarios.FaultWriter, scenarios.FaultFlush, scenarios.FaultDelete, scenarios.FaultReference, scenarios.FaultForeign),
+		"cilium/lb": append(slices.Clone(noTools), scenarios.FaultWriter, scenarios.FaultFlush, scenarios.FaultDelete, scenarios.FaultReference, scenarios.FaultForeign, scenarios.FaultConntrackStale),
 	} {
 		about := subject.Named(name)
 		env := &pass.Env{Assignment: pass.Assignment{Feed: raw.FeedAPI, Subject: name}, About: about}

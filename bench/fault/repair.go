@@ -41,7 +41,7 @@ type activeFault struct {
 	step   string
 	random *rand.Rand // the fault's stream of random numbers
 	began  time.Time
-	// stillMissing returns what is still missing, of a kind that shows objectsBack.
+	// stillMissing returns what is still missing, of a kind that shows objectsBack or entriesGone.
 	stillMissing func() (string, error)
 	asks         sync.Mutex     // guards stillMissing, which caches what it read; the follower and waiters call it
 	stops        []func() error // end what it does, the last one first
@@ -219,7 +219,7 @@ func (r *Faults) look(d *activeFault) {
 		return
 	}
 	d.move(arrived, now)
-	if d.kind.shows != objectsBack {
+	if !d.kind.shows.asked() {
 		return
 	}
 	if stillMissing, err := d.missing(); stillMissing == "" && err == nil {
@@ -230,7 +230,7 @@ func (r *Faults) look(d *activeFault) {
 // upTo is the time of the last change that the fault could delay; zero: not known yet. The caller holds mu.
 func (d *activeFault) upTo() time.Time {
 	switch d.kind.shows {
-	case objectsBack:
+	case objectsBack, entriesGone:
 		return d.follows // the watcher rechecks the subject's rules from then on
 	case nextVisible:
 		return d.awaited
@@ -241,7 +241,7 @@ func (d *activeFault) upTo() time.Time {
 // from is the earliest time at which a repair could begin. The caller holds mu.
 func (d *activeFault) from() time.Time {
 	switch {
-	case d.kind.shows == objectsBack:
+	case d.kind.shows.asked():
 	case d.kind.shows == nextVisible && !d.awaited.IsZero():
 		return d.awaited
 	case !d.at[ended].IsZero():
@@ -378,7 +378,7 @@ func (r *Faults) AwaitRepairs(ctx context.Context) error {
 		if d.kind.lasts == forTime && d.began.Add(d.For).Before(deadline) && !d.await(ctx, ended) {
 			return fmt.Errorf("%s is still active: %w", d.name, context.Cause(ctx))
 		}
-		if d.kind.shows == objectsBack && !d.await(ctx, closed) {
+		if d.kind.shows.asked() && !d.await(ctx, closed) {
 			return fmt.Errorf("%s: %w", d.still(), context.Cause(ctx))
 		}
 	}
@@ -404,7 +404,7 @@ func (r *Faults) Settled() {
 		r.look(d)
 		d.mu.Lock()
 		at, effect := d.visible()
-		goesOn := d.kind.shows == objectsBack || d.state < ended && d.kind.shows != eachVisible
+		goesOn := d.kind.shows.asked() || d.state < ended && d.kind.shows != eachVisible
 		d.mu.Unlock()
 		switch {
 		case goesOn:

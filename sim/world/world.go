@@ -289,6 +289,27 @@ func (w *World) deleteService(l *workload, due time.Duration, t *sim.Trace) {
 	w.live = w.live[:last]
 }
 
+// Remove plans the removal of the pods with these addresses from all Services, all due at once.
+func (w *World) Remove(addresses map[string]bool) sim.Trace {
+	var t sim.Trace
+	for _, l := range w.live {
+		drop := map[string]bool{}
+		for _, g := range l.groups {
+			for _, s := range g.slices {
+				for i := range s.Endpoints {
+					if e := &s.Endpoints[i]; addresses[e.Addresses[0]] {
+						drop[podKey(e)] = true
+					}
+				}
+			}
+		}
+		if len(drop) > 0 {
+			w.change(l, 0, edit{drop: drop}, &t)
+		}
+	}
+	return w.finish(t)
+}
+
 // releaseLeaving frees the addresses of removed pods. Call it only once the step is past their removal: two pods must
 // not have one address.
 func (w *World) releaseLeaving() {
