@@ -113,7 +113,7 @@ func (d *drawing) shape() {
 	sh.ExternalIPs, sh.SourceRanges, sh.Affinity = d.share(0.2), d.share(1), d.share(0.4)
 	sh.InternalLocal, sh.ExternalLocal = d.share(0.2), d.share(0.5)
 	sh.WithoutEndpoint, sh.NotReady, sh.Terminating = d.share(0.15), d.share(0.2), d.share(0.2)
-	sh.TopologyHints = d.share(0.5)
+	sh.TopologyHints, sh.WithoutTargetRef = d.share(0.5), d.share(0.5)
 	if d.chance(0.2) {
 		sh.SharedPods = int(math.Ceil(sh.Endpoints.Mean())) + d.between(0, 10)
 	}

@@ -71,11 +71,12 @@ func TestRandomHasEverything(t *testing.T) {
 		for protocol := range s.Shape.Protocols {
 			seen[protocol] = true
 		}
+		seen["without targetRef"] = seen["without targetRef"] || s.Shape.WithoutTargetRef > 0
 		seen["shared pods"] = seen["shared pods"] || s.Shape.SharedPods > 0
 		seen["dual"] = seen["dual"] || len(s.Shape.Families) == 2
 	}
 	want := slices.Concat(FaultKinds(), namesOf(stepType), mapKeys["shape.types"], mapKeys["shape.protocols"], []string{
-		"IPv4", "IPv6", "dual", "shared pods", "completion-to-start", "token-bucket", "fixed", "uniform", "zipf",
+		"IPv4", "IPv6", "dual", "shared pods", "without targetRef", "completion-to-start", "token-bucket", "fixed", "uniform", "zipf",
 		"endpoints", "readiness", "services", "mixed", "flush mangle ", "flush all ", "delete nat jump", "delete filter chain", "delete nat rule",
 	})
 	for _, word := range want {

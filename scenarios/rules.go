@@ -91,6 +91,7 @@ var rules = map[string]rule{
 	"shape.notReady":               share,
 	"shape.terminating":            share,
 	"shape.topologyHints":          share,
+	"shape.withoutTargetRef":       share,
 	"shape.serviceCIDRs.N":         anything, // fit.go
 	"shape.podCIDRs.N":             anything, // fit.go
 	"shape.podNetwork":             {words: []string{"", "routed", "bridge", "vxlan"}},

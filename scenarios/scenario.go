@@ -71,6 +71,9 @@ type Shape struct {
 	Terminating     float64 `yaml:"terminating,omitempty" json:"terminating"`         // share of endpoints that terminate, half of them still serving
 	TopologyHints   float64 `yaml:"topologyHints,omitempty" json:"topologyHints"`     // share of Services whose endpoints carry zone hints
 
+	// WithoutTargetRef is the share of Services whose endpoints name no pod, as those that other controllers and people make.
+	WithoutTargetRef float64 `yaml:"withoutTargetRef,omitempty" json:"withoutTargetRef,omitempty"`
+
 	ServiceCIDRs []string `yaml:"serviceCIDRs,omitempty" json:"serviceCIDRs"` // default 10.96.0.0/12 and fd00:10:96::/108
 	PodCIDRs     []string `yaml:"podCIDRs,omitempty" json:"podCIDRs"`         // default 10.128.0.0/9 and fd00:10:128::/64
 	// PodNetwork is how flows of pods travel: routed (default; host routes, as Calico's), bridge (the node's client pods

@@ -101,7 +101,7 @@ func (w *World) removeEndpoint(t *sim.Trace) (*workload, error) {
 	for !ready(l.endpoint(i)) {
 		i = (i + 1) % l.size()
 	}
-	w.change(l, 0, edit{drop: map[string]bool{podKey(l.endpoint(i)): true}}, t)
+	w.change(l, 0, edit{drop: map[string]bool{w.podKey(l.endpoint(i)): true}}, t)
 	return l, nil
 }
 
@@ -157,7 +157,7 @@ func (w *World) replaceEndpoint(due time.Duration, t *sim.Trace) error {
 	if err != nil {
 		return fmt.Errorf("service %s/%s: %w", l.service.Namespace, l.service.Name, err)
 	}
-	w.change(l, due, edit{drop: map[string]bool{podKey(old): true}, add: []pod{p}}, t)
+	w.change(l, due, edit{drop: map[string]bool{w.podKey(old): true}, add: []pod{p}}, t)
 	return nil
 }
 
@@ -186,7 +186,7 @@ func (w *World) flipReadiness(due time.Duration, t *sim.Trace) error {
 	if holds(e.Conditions.Ready, true) {
 		next = w.conditions.unready
 	}
-	w.change(l, due, edit{set: map[string]discoveryv1.EndpointConditions{podKey(e): next}}, t)
+	w.change(l, due, edit{set: map[string]discoveryv1.EndpointConditions{w.podKey(e): next}}, t)
 	return nil
 }
 

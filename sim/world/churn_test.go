@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"synclab/scenarios"
 	"synclab/sim"
@@ -106,5 +107,31 @@ func TestReactChangesOneEndpoint(t *testing.T) {
 	}
 	if diff := cmp.Diff(after, ready(w.Objects())); diff != "" { // three pairs
 		t.Errorf("-before +after:\n%s", diff)
+	}
+}
+
+// Endpoints without TargetRef: all of a Service's, in the chosen share of Services. A change of one pod is known in both families.
+func TestEndpointsWithoutTargetRef(t *testing.T) {
+	shape := scenarios.Shape{Services: 40, Families: []string{"IPv4", "IPv6"}, Endpoints: scenarios.Endpoints{Count: 4}, WithoutTargetRef: 0.5}
+	w := created(t, shape, 1)
+	services, without := map[string]int{}, 0
+	for _, s := range w.Objects().Slices {
+		for _, e := range s.Endpoints {
+			if e.TargetRef == nil {
+				services[s.Labels[discoveryv1.LabelServiceName]]++
+				without++
+			}
+		}
+	}
+	if len(services) < 18 || len(services) > 22 || without != len(services)*8 {
+		t.Errorf("%d endpoints of %d Services have no TargetRef, want all 8 of about 20", without, len(services))
+	}
+	shape.WithoutTargetRef = 1
+	trace, err := created(t, shape, 1).Churn(scenarios.Churn{Rate: 100, Events: 50, Kind: "readiness"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(trace) != 100 {
+		t.Errorf("50 events are %d changes, want one in each family", len(trace))
 	}
 }

@@ -23,6 +23,7 @@ const (
 	traitExternalLocal
 	traitHints
 	traitCondition
+	traitNameless
 )
 
 // strides are square roots of primes: irrational and independent of each other, so that the traits are independent,
@@ -32,7 +33,7 @@ var strides = [...]float64{
 	traitWithoutEndpoint: 2.6457513110645907, traitExternalIPs: 3.3166247903554,
 	traitSourceRanges: 3.605551275463989, traitAffinity: 4.123105625617661,
 	traitInternalLocal: 4.358898943540674, traitExternalLocal: 4.795831523312719,
-	traitHints: 5.385164807134504, traitCondition: 5.5677643628300215,
+	traitHints: 5.385164807134504, traitCondition: 5.5677643628300215, traitNameless: 6.082762530298219,
 }
 
 // draw returns the i-th number in [0, 1) of a trait's Kronecker sequence: i times an irrational, modulo 1, from an

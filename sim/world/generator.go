@@ -92,6 +92,7 @@ func (w *World) newService(i, like int) (*workload, error) {
 	for _, family := range w.families {
 		l.groups = append(l.groups, sliceGroup{family: discoveryv1.AddressType(family)})
 	}
+	l.nameless = draw(w.seed, traitNameless, like) < w.shape.WithoutTargetRef
 	l.hints = draw(w.seed, traitHints, like) < w.shape.TopologyHints
 	if l.hints {
 		same := corev1.ServiceTrafficDistributionPreferSameZone

@@ -162,7 +162,11 @@ func checkInvariants(t *testing.T, o *sim.Objects) {
 		}
 		for _, e := range s.Endpoints {
 			addr := netip.MustParseAddr(e.Addresses[0])
-			if by := e.TargetRef.Name; strings.HasPrefix(by, "shared-") { // many Services may have the pod, each once
+			by := "a pod without a name"
+			if e.TargetRef != nil {
+				by = e.TargetRef.Name
+			}
+			if strings.HasPrefix(by, "shared-") { // many Services may have the pod, each once
 				claim("address "+addr.String()+" in "+svc.Name, by)
 				if other, ok := owner["address "+addr.String()]; ok && other != by {
 					t.Fatalf("%s and %s have %s", other, by, addr)
@@ -175,10 +179,10 @@ func checkInvariants(t *testing.T, o *sim.Objects) {
 				t.Fatalf("slice %s of %s has %s", s.Name, s.AddressType, addr)
 			}
 			if last := addr.AsSlice()[len(addr.AsSlice())-1]; last == 0 || last == 255 {
-				t.Fatalf("pod %s has %s", e.TargetRef.Name, addr)
+				t.Fatalf("pod %s has %s", by, addr)
 			}
 			if *e.Conditions.Ready && (*e.Conditions.Terminating || !*e.Conditions.Serving) {
-				t.Fatalf("pod %s is ready, but terminating %v, serving %v", e.TargetRef.Name, *e.Conditions.Terminating, *e.Conditions.Serving)
+				t.Fatalf("pod %s is ready, but terminating %v, serving %v", by, *e.Conditions.Terminating, *e.Conditions.Serving)
 			}
 		}
 	}

@@ -28,6 +28,8 @@ type workload struct {
 	at     int // index in World.live
 	groups []sliceGroup
 	hints  bool
+	// nameless: its endpoints have no TargetRef, as those that other controllers and people make.
+	nameless bool
 	// revision counts rollouts. It is part of pod names, as a ReplicaSet's hash is.
 	revision int
 	hash     string // of the revision; "" until a pod needs it
@@ -78,12 +80,13 @@ type edit struct {
 	add  []pod
 }
 
-// podKey names the pod behind an endpoint. The name is the same in both families if the endpoint has a TargetRef with a name.
-func podKey(e *discoveryv1.Endpoint) string {
+// podKey names the pod behind an endpoint. The name is the same in both families if the endpoint has a TargetRef with a name,
+// or was generated without one.
+func (w *World) podKey(e *discoveryv1.Endpoint) string {
 	if e.TargetRef != nil && e.TargetRef.Name != "" {
 		return e.TargetRef.Name
 	}
-	return e.Addresses[0]
+	return cmp.Or(w.nameless[e.Addresses[0]], e.Addresses[0])
 }
 
 // sliceChange is the effect of an edit on one slice.
@@ -105,9 +108,9 @@ func (w *World) pack(l *workload, e edit) []sliceChange {
 func (w *World) packGroup(l *workload, g *sliceGroup, e edit) []sliceChange {
 	var changed, unchanged, emptied []*discoveryv1.EndpointSlice
 	for _, old := range g.slices {
-		endpoints, touched := edited(old.Endpoints, e)
+		endpoints, touched := w.edited(old.Endpoints, e)
 		for i := range old.Endpoints {
-			if touched && l.shared == nil && e.drop[podKey(&old.Endpoints[i])] {
+			if touched && l.shared == nil && e.drop[w.podKey(&old.Endpoints[i])] {
 				w.leaving = append(w.leaving, &old.Endpoints[i])
 			}
 		}
@@ -195,13 +198,13 @@ func (g *sliceGroup) settle(created, changed, emptied []*discoveryv1.EndpointSli
 
 // edited returns the endpoints after an edit's drops and condition changes, and whether there were any. It does not
 // change the old endpoints.
-func edited(old []discoveryv1.Endpoint, e edit) ([]discoveryv1.Endpoint, bool) {
+func (w *World) edited(old []discoveryv1.Endpoint, e edit) ([]discoveryv1.Endpoint, bool) {
 	if len(e.drop) == 0 && len(e.set) == 0 {
 		return old, false
 	}
 	first := slices.IndexFunc(old, func(p discoveryv1.Endpoint) bool {
-		_, set := e.set[podKey(&p)]
-		return set || e.drop[podKey(&p)]
+		_, set := e.set[w.podKey(&p)]
+		return set || e.drop[w.podKey(&p)]
 	})
 	if first < 0 {
 		return old, false
@@ -209,7 +212,7 @@ func edited(old []discoveryv1.Endpoint, e edit) ([]discoveryv1.Endpoint, bool) {
 	endpoints := make([]discoveryv1.Endpoint, first, len(old))
 	copy(endpoints, old)
 	for _, p := range old[first:] {
-		key := podKey(&p)
+		key := w.podKey(&p)
 		if e.drop[key] {
 			continue
 		}
@@ -351,6 +354,10 @@ func (w *World) endpointsOf(l *workload, family discoveryv1.AddressType, pods []
 		addresses[i] = p.addresses[family]
 		refs[i] = corev1.ObjectReference{Kind: "Pod", Namespace: l.service.Namespace, Name: p.name, UID: p.uid}
 		e := discoveryv1.Endpoint{Addresses: addresses[i : i+1 : i+1], Conditions: p.conditions, TargetRef: &refs[i]}
+		if l.nameless {
+			e.TargetRef = nil
+			w.nameless[addresses[i]] = p.name
+		}
 		if p.host != nil {
 			e.NodeName = &p.host.name
 			if p.host.zone != "" {

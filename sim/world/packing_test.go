@@ -59,7 +59,7 @@ func TestPack(t *testing.T) {
 			e := edit{drop: map[string]bool{}, add: newPods(t, w, l, tt.add)}
 			for i, n := range tt.drop {
 				for k := range n {
-					e.drop[podKey(&l.groups[0].slices[i].Endpoints[k])] = true
+					e.drop[w.podKey(&l.groups[0].slices[i].Endpoints[k])] = true
 				}
 			}
 			ops := ""
@@ -119,7 +119,7 @@ func TestPackAgainstController(t *testing.T) {
 	pods := map[string]*corev1.Pod{}
 	for step := range 150 {
 		e := edit{drop: map[string]bool{}, add: newPods(t, w, l, random.IntN(3)*random.IntN(60))}
-		for _, name := range l.names() {
+		for _, name := range w.names(l) {
 			if random.Float64() < 0.15*float64(step%3) {
 				e.drop[name] = true
 				delete(pods, name)
@@ -138,10 +138,10 @@ func TestPackAgainstController(t *testing.T) {
 	}
 }
 
-func (l *workload) names() []string {
+func (w *World) names(l *workload) []string {
 	var names []string
 	for i := range l.size() {
-		names = append(names, podKey(l.endpoint(i)))
+		names = append(names, w.podKey(l.endpoint(i)))
 	}
 	return names
 }

@@ -54,7 +54,7 @@ func (w *World) Rollout(step scenarios.Rollout) (sim.Trace, error) {
 }
 
 func (w *World) rollOut(l *workload, surge float64, start, interval time.Duration, t *sim.Trace) error {
-	old := l.podKeys()
+	old := w.podKeys(l)
 	l.revision++
 	l.hash = ""
 	atOnce := max(1, int(math.Ceil(surge*float64(len(old)))))
@@ -100,7 +100,7 @@ func (w *World) Scale(step scenarios.Scale) (sim.Trace, error) {
 		due := seconds(float64(i) / rate)
 		if size > step.To {
 			size--
-			w.change(l, due, edit{drop: map[string]bool{podKey(l.endpoint(size)): true}}, &t)
+			w.change(l, due, edit{drop: map[string]bool{w.podKey(l.endpoint(size)): true}}, &t)
 			continue
 		}
 		p, err := w.newPod(l, w.conditions.ready)
@@ -147,7 +147,7 @@ func (w *World) NodeLoss(step scenarios.NodeLoss) (sim.Trace, error) {
 	var hit []*workload
 	due := time.Duration(0)
 	for _, l := range w.live {
-		if edit := l.loss(lost, w.conditions.unready); len(edit.set) > 0 {
+		if edit := w.loss(l, lost, w.conditions.unready); len(edit.set) > 0 {
 			edit.drop = nil // not yet
 			hit = append(hit, l)
 			if l.shared != nil {
@@ -159,7 +159,7 @@ func (w *World) NodeLoss(step scenarios.NodeLoss) (sim.Trace, error) {
 	}
 	due = max(due, evictAfter)
 	for _, l := range hit {
-		edit := l.loss(lost, w.conditions.unready)
+		edit := w.loss(l, lost, w.conditions.unready)
 		edit.set = nil // was set before
 		if l.shared != nil {
 			w.place(l, edit)
@@ -179,7 +179,7 @@ func (w *World) NodeLoss(step scenarios.NodeLoss) (sim.Trace, error) {
 }
 
 // loss returns both edits that lost Nodes cause in a workload: set, then drop.
-func (l *workload) loss(lost map[string]bool, conditions discoveryv1.EndpointConditions) edit {
+func (w *World) loss(l *workload, lost map[string]bool, conditions discoveryv1.EndpointConditions) edit {
 	var e edit
 	for _, g := range l.groups {
 		for _, s := range g.slices {
@@ -191,8 +191,8 @@ func (l *workload) loss(lost map[string]bool, conditions discoveryv1.EndpointCon
 				if e.set == nil {
 					e.set, e.drop = map[string]discoveryv1.EndpointConditions{}, map[string]bool{}
 				}
-				e.set[podKey(p)] = conditions
-				e.drop[podKey(p)] = true
+				e.set[w.podKey(p)] = conditions
+				e.drop[w.podKey(p)] = true
 			}
 		}
 	}

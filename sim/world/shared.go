@@ -132,7 +132,7 @@ func (s *sharedPods) leave(l *workload, due time.Duration, t *sim.Trace) {
 }
 
 // podKeys returns the keys of a workload's pods; of the owner of shared pods: of all these.
-func (l *workload) podKeys() (keys []string) {
+func (w *World) podKeys(l *workload) (keys []string) {
 	if l.shared != nil && l == l.shared.owner {
 		for _, pods := range l.shared.places {
 			for _, p := range pods {
@@ -142,7 +142,7 @@ func (l *workload) podKeys() (keys []string) {
 		return keys
 	}
 	for i := range l.size() {
-		keys = append(keys, podKey(l.endpoint(i)))
+		keys = append(keys, w.podKey(l.endpoint(i)))
 	}
 	return keys
 }

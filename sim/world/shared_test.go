@@ -56,8 +56,8 @@ func TestServicesAgreeOnSharedPods(t *testing.T) {
 		}
 		for i := range l.size() {
 			e := l.endpoint(i)
-			if conditions, ok := want[podKey(e)]; !ok || *conditions.Ready != *e.Conditions.Ready {
-				t.Fatalf("service %s: %s is there %v, and not as in other Services", l.service.Name, podKey(e), ok)
+			if conditions, ok := want[w.podKey(e)]; !ok || *conditions.Ready != *e.Conditions.Ready {
+				t.Fatalf("service %s: %s is there %v, and not as in other Services", l.service.Name, w.podKey(e), ok)
 			}
 		}
 		if l.size() != len(want) {

@@ -46,6 +46,7 @@ type World struct {
 	leaving   []*discoveryv1.Endpoint // removed; their addresses are still in use
 	shared    map[string]*sharedPods  // by namespace
 	gone      []*discoveryv1.Endpoint // as leaving, of shared pods: in use until the end of the step
+	nameless  map[string]string       // pods of endpoints without TargetRef, by address
 	podCount  int                     // pods ever made
 	nextIndex int                     // of the next Service
 	version   int64                   // last resourceVersion that was set
@@ -111,6 +112,7 @@ func emptyWorld(shape scenarios.Shape, seed uint64) (*World, error) {
 		externalIPs:     map[corev1.IPFamily]*addressRange{},
 		podIPs:          map[corev1.IPFamily]*podRange{},
 		shared:          map[string]*sharedPods{},
+		nameless:        map[string]string{},
 	}
 	for _, family := range w.families {
 		services, err := rangesFor("serviceCIDRs", shape.ServiceCIDRs, family)
@@ -298,7 +300,7 @@ func (w *World) Remove(addresses map[string]bool) sim.Trace {
 			for _, s := range g.slices {
 				for i := range s.Endpoints {
 					if e := &s.Endpoints[i]; addresses[e.Addresses[0]] {
-						drop[podKey(e)] = true
+						drop[w.podKey(e)] = true
 					}
 				}
 			}

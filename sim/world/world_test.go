@@ -115,6 +115,7 @@ func TestTracesLeadWhereTheWorldIs(t *testing.T) {
 		"no nodes":  WorldOf(&sim.Objects{Services: generated("IPv4").Objects().Services, Slices: generated("IPv4").Objects().Slices, Nodes: generated("IPv4").Objects().Nodes[:3]}, 1),
 		"no UIDs":   WorldOf(withoutUIDs(created(t, scenarios.Shape{Services: 4, Endpoints: scenarios.Endpoints{Count: 250}, Nodes: 5}, 3).Objects()), 3),
 		"shared":    created(t, shared(40, 12, mixed(0, "IPv4", "IPv6")), 5),
+		"nameless":  created(t, nameless(mixed(40, "IPv4", "IPv6")), 5),
 		"few ports": created(t, scenarios.Shape{Services: 12, Endpoints: scenarios.Endpoints{Count: 30}, Nodes: 5}, 2),
 	}
 	for name, w := range worlds {
@@ -141,6 +142,12 @@ func TestTracesLeadWhereTheWorldIs(t *testing.T) {
 			}
 		})
 	}
+}
+
+// nameless returns a shape of which half of the Services have endpoints without TargetRef.
+func nameless(s scenarios.Shape) scenarios.Shape {
+	s.WithoutTargetRef = 0.5
+	return s
 }
 
 // withoutUIDs makes objects like hand-written ones.
@@ -248,7 +255,7 @@ func TestChurnIsOneChangeAnEvent(t *testing.T) {
 // endpoints serve as before it.
 func TestRolloutNeverDrops(t *testing.T) {
 	w := created(t, scenarios.Shape{Services: 1, Endpoints: scenarios.Endpoints{Count: 250}}, 1)
-	old := w.live[0].names()
+	old := w.names(w.live[0])
 	trace, err := w.Rollout(scenarios.Rollout{Surge: 0.1, Interval: 3 * time.Second})
 	if err != nil {
 		t.Fatal(err)
@@ -275,7 +282,7 @@ func TestRolloutNeverDrops(t *testing.T) {
 	if last := trace[len(trace)-1].Due; last < 29*time.Second || last > 30*time.Second {
 		t.Errorf("ten waves of 3 s end at %s", last)
 	}
-	for _, name := range w.live[0].names() {
+	for _, name := range w.names(w.live[0]) {
 		if slices.Contains(old, name) {
 			t.Errorf("%s is still there", name)
 		}

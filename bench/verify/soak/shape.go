@@ -23,7 +23,7 @@ var simpler = []func(*scenarios.Scenario){
 	func(s *scenarios.Scenario) { s.Shape.WithoutEndpoint = 0 },
 	func(s *scenarios.Scenario) { s.Shape.NotReady, s.Shape.Terminating = 0, 0 },
 	func(s *scenarios.Scenario) { s.Shape.TopologyHints = 0 },
-	func(s *scenarios.Scenario) { s.Shape.SharedPods = 0 },
+	func(s *scenarios.Scenario) { s.Shape.SharedPods, s.Shape.WithoutTargetRef = 0, 0 },
 	func(s *scenarios.Scenario) { s.Shape.Namespaces = 1 },
 	func(s *scenarios.Scenario) { s.Proxy.Policy, s.Proxy.Burst = "", 0 },
 	func(s *scenarios.Scenario) {
