@@ -3,17 +3,21 @@ package fault
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/lab/netns"
+	"synclab/bench/pass"
+	"synclab/bench/raw"
 	"synclab/proxier/kernel"
 	"synclab/scenarios"
 )
@@ -39,19 +43,29 @@ const referTries = 5
 // fit into the socket's buffer.
 const ackedAtOnce = 50
 
-// refer makes a chain with jumps to chains of the subject's Services, so that these cannot be deleted. No packet reaches
-// it. It stays until faults are cleared.
+// refer makes a chain with jumps to chains of the subject's Services, so that these cannot be deleted (EBUSY, k/k#128829). In
+// nftables, half of them are results of a map instead, as elements are that another program left. No packet reaches them. They
+// stay until faults are cleared.
 func (r *Faults) refer(ctx context.Context, d *activeFault) error {
 	referred := 0
 	for _, family := range r.Families {
-		n, end, err := r.referIn(ctx, family, d.random)
+		chains, end, err := r.referIn(ctx, family, d.random)
 		if err != nil {
 			return err
 		}
-		referred += n
-		if end != nil {
-			d.stops = append(d.stops, end)
+		referred += len(chains)
+		if end == nil {
+			continue
 		}
+		d.stops = append(d.stops, func() error {
+			if err := end(); err != nil {
+				return err
+			}
+			kept, since := r.staleChains(family, chains), r.Clock.Now()
+			r.note(d, "%s: it kept %d stale chains", family, len(kept))
+			r.Follower(func(ctx context.Context) { r.awaitDeleted(ctx, d, family, kept, since) })
+			return nil
+		})
 	}
 	if referred == 0 {
 		r.note(d, "Services have no separate chains")
@@ -62,7 +76,46 @@ func (r *Faults) refer(ctx context.Context, d *activeFault) error {
 	return nil
 }
 
-func (r *Faults) referIn(ctx context.Context, family corev1.IPFamily, lot *rand.Rand) (int, func() error, error) {
+// staleLook is the interval of looks at stale chains, and the largest error of the time of their deletion.
+const staleLook = 100 * time.Millisecond
+
+// awaitDeleted records when the subject has deleted the last of the stale chains that references kept.
+func (r *Faults) awaitDeleted(ctx context.Context, d *activeFault, family corev1.IPFamily, kept []string, since time.Time) {
+	flushes := r.flushes.Load()
+	for left := kept; len(left) > 0; left = r.staleChains(family, kept) {
+		switch err := pass.Wait(ctx, staleLook); {
+		case r.flushes.Load() != flushes: // another fault deleted them
+			return
+		case err != nil:
+			r.note(d, "%s: %d of %d stale chains are still there at the end", family, len(left), len(kept))
+			return
+		}
+	}
+	if now := r.Clock.Now(); len(kept) > 0 {
+		at := raw.Record{At: now.Sub(r.Started).Seconds(), Step: d.step, Fault: d.name, Table: string(family), Uncertainty: staleLook.Seconds()}
+		r.RecordAs(at, raw.StaleChainsDeleted, now.Sub(since).Seconds())
+	}
+}
+
+// staleChains returns those of some chains that are there without rules: the subject emptied them, and could not delete them.
+func (r *Faults) staleChains(family corev1.IPFamily, chains []string) (stale []string) {
+	var tally map[string]int
+	if r.About.Nftables() {
+		if l, err := r.liveNftables(family); err == nil && l != nil {
+			tally, _ = rulesByChain(family, l.table.Name)
+		}
+	} else {
+		tally, _ = kernel.Tally(string(r.KernelVariant()), family, "nat")
+	}
+	for _, chain := range chains {
+		if rules, there := tally[chain]; there && rules == 0 {
+			stale = append(stale, chain)
+		}
+	}
+	return stale
+}
+
+func (r *Faults) referIn(ctx context.Context, family corev1.IPFamily, lot *rand.Rand) ([]string, func() error, error) {
 	if r.About.Nftables() {
 		return r.referNftables(family, lot)
 	}
@@ -70,7 +123,7 @@ func (r *Faults) referIn(ctx context.Context, family corev1.IPFamily, lot *rand.
 	for try := 1; ; try++ {
 		tally, err := kernel.Tally(string(r.KernelVariant()), family, "nat")
 		if err != nil {
-			return 0, nil, err
+			return nil, nil, err
 		}
 		chains = nil
 		for chain := range tally {
@@ -80,7 +133,7 @@ func (r *Faults) referIn(ctx context.Context, family corev1.IPFamily, lot *rand.
 		}
 		chains = someOf(chains, mostReferences, lot)
 		if len(chains) == 0 {
-			return 0, nil, nil
+			return nil, nil, nil
 		}
 		var payload bytes.Buffer
 		fmt.Fprintf(&payload, "*nat\n:%s - [0:0]\n", referringChain)
@@ -92,10 +145,10 @@ func (r *Faults) referIn(ctx context.Context, family corev1.IPFamily, lot *rand.
 			break
 		}
 		if try == referTries { // before, the subject may have deleted one of the chains
-			return 0, nil, err
+			return nil, nil, err
 		}
 	}
-	return len(chains), func() error {
+	return chains, func() error {
 		ctx := context.Background()
 		if tally, err := kernel.Tally(string(r.KernelVariant()), family, "nat"); err != nil || !hasChain(tally, referringChain) {
 			return err // flushed meanwhile
@@ -113,14 +166,14 @@ func someOf(names []string, n int, lot *rand.Rand) []string {
 	return names[:min(n, len(names))]
 }
 
-// referNftables refers from a chain in the subject's own table: a rule cannot refer to another table of nf_tables.
-func (r *Faults) referNftables(family corev1.IPFamily, lot *rand.Rand) (int, func() error, error) {
+// referNftables refers from a chain and a map in the subject's own table: nothing can refer to another table of nf_tables.
+func (r *Faults) referNftables(family corev1.IPFamily, lot *rand.Rand) ([]string, func() error, error) {
 	if err := netns.Guard(); err != nil {
-		return 0, nil, err
+		return nil, nil, err
 	}
 	l, err := r.liveNftables(family)
 	if err != nil || l == nil {
-		return 0, nil, err
+		return nil, nil, err
 	}
 	var names []string
 	for _, chain := range l.other {
@@ -130,18 +183,30 @@ func (r *Faults) referNftables(family corev1.IPFamily, lot *rand.Rand) (int, fun
 	}
 	names = someOf(names, mostReferences, lot)
 	if len(names) == 0 {
-		return 0, nil, nil
+		return nil, nil, nil
 	}
 	foreign := l.conn.AddChain(&nftables.Chain{Name: referringChain, Table: l.table})
+	elements := &nftables.Set{Table: l.table, Name: referringChain, IsMap: true, KeyType: nftables.TypeInteger, DataType: nftables.TypeVerdict}
+	if err := l.conn.AddSet(elements, nil); err != nil {
+		return nil, nil, fmt.Errorf("map %s: %w", referringChain, err)
+	}
 	for part := range slices.Chunk(names, ackedAtOnce) {
-		for _, chain := range part {
+		for i, chain := range part {
+			if i%2 == 1 {
+				key := binary.NativeEndian.AppendUint32(nil, uint32(slices.Index(names, chain)))
+				to := nftables.SetElement{Key: key, VerdictData: &expr.Verdict{Kind: expr.VerdictGoto, Chain: chain}}
+				if err := l.conn.SetAddElements(elements, []nftables.SetElement{to}); err != nil {
+					return nil, nil, fmt.Errorf("map %s: %w", referringChain, err)
+				}
+				continue
+			}
 			l.conn.AddRule(&nftables.Rule{Table: l.table, Chain: foreign, Exprs: []expr.Any{&expr.Verdict{Kind: expr.VerdictJump, Chain: chain}}})
 		}
 		if err := l.conn.Flush(); err != nil {
-			return 0, nil, fmt.Errorf("chain %s in %s table %s: %w", referringChain, family, l.table.Name, err)
+			return nil, nil, fmt.Errorf("chain %s in %s table %s: %w", referringChain, family, l.table.Name, err)
 		}
 	}
-	return len(names), func() error {
+	return names, func() error {
 		l, err := r.liveNftables(family)
 		if err != nil || l == nil || !slices.ContainsFunc(l.other, func(c *nftables.Chain) bool { return c.Name == referringChain }) {
 			return err // deleted with the table
@@ -149,6 +214,7 @@ func (r *Faults) referNftables(family corev1.IPFamily, lot *rand.Rand) (int, fun
 		chain := &nftables.Chain{Name: referringChain, Table: l.table}
 		l.conn.FlushChain(chain)
 		l.conn.DelChain(chain)
+		l.conn.DelSet(&nftables.Set{Table: l.table, Name: referringChain})
 		return l.conn.Flush()
 	}, nil
 }

@@ -2,15 +2,19 @@ package fault
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/nftables"
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -200,9 +204,28 @@ func TestReferences(t *testing.T) {
 				}
 				return hasChain(r.tally(t, tableOf{corev1.IPv4Protocol, "nat"}), referringChain)
 			}
-			n, end, err := r.referIn(t.Context(), corev1.IPv4Protocol, rand.New(rand.NewPCG(1, 2)))
-			if err != nil || n == 0 || !there() {
-				t.Fatalf("%d references, %v", n, err)
+			chains, end, err := r.referIn(t.Context(), corev1.IPv4Protocol, rand.New(rand.NewPCG(1, 2)))
+			if err != nil || len(chains) < 2 || !there() {
+				t.Fatalf("%d references, %v", len(chains), err)
+			}
+			if r.About.Nftables() { // by a rule, and by an element of a map
+				l, err := r.liveNftables(corev1.IPv4Protocol)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, chain := range chains[:2] {
+					l.conn.FlushChain(&nftables.Chain{Name: chain, Table: l.table})
+					if err := l.conn.Flush(); err != nil {
+						t.Fatal(err)
+					}
+					l.conn.DelChain(&nftables.Chain{Name: chain, Table: l.table})
+					if err := l.conn.Flush(); !errors.Is(err, unix.EBUSY) {
+						t.Errorf("delete chain %s: %v, want EBUSY", chain, err)
+					}
+				}
+				if stale := r.staleChains(corev1.IPv4Protocol, chains); !slices.Contains(stale, chains[0]) || !slices.Contains(stale, chains[1]) {
+					t.Errorf("stale are %q, want %q among them", stale, chains[:2])
+				}
 			}
 			for range 2 { // also if another program was faster
 				if err := end(); err != nil {

@@ -196,6 +196,9 @@ var (
 	// call. Method is its tool, Kind what it may have to wait for, Step that of its start; Outcome is WriteFailed if it wrote nothing.
 	// Of iptables it includes the start of the tool, and the reading and writing of the table.
 	WriterWait = metric("writer_wait", "s", GroupFaults, "write of another program")
+	// StaleChainsDeleted: foreign references are gone → the subject has deleted the last chain without rules that they kept from
+	// being deleted. Table is the family.
+	StaleChainsDeleted = metric("stale_chains_deleted", "s", GroupFaults, "time to delete stale chains, once nothing refers to them")
 	// InvariantChecks is the number of checks of one Invariant
 	InvariantChecks = metric("invariant_checks", "count", GroupFaults, "invariant checks")
 	// Violation is a number of violations of Invariant; Error has details and how to reproduce
