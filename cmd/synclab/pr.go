@@ -55,9 +55,15 @@ const (
 	reviewData    = "review.json"
 )
 
-// largeSizes are observed once with --large: Services and endpoints of each. They are the sizes of k/k#139513 and of
-// guessi/kube-proxy-benchmark.
-var largeSizes = []scenarios.Sizes{{Services: 44000, Endpoints: 1}, {Services: 5000, Endpoints: 50}}
+// largeSizes are observed once with --large. They are the sizes of k/k#139513 and of guessi/kube-proxy-benchmark, whose
+// Services share their pods.
+var largeSizes = []struct {
+	scenarios.Sizes
+	sets []string
+}{
+	{scenarios.Sizes{Services: 44000, Endpoints: 1}, nil},
+	{scenarios.Sizes{Services: 5000, Endpoints: 50}, []string{"shape.sharedPods=50"}},
+}
 
 // largeTime is when a subject of a large size is stopped.
 const largeTime = 10 * time.Minute
@@ -95,7 +101,7 @@ if packets or rules differ.`,
 	flags.StringVar(&f.matrix, "matrix", "pull-request", "`scenario` whose sweep has the sizes: a name of the library, or a .yaml file")
 	flags.StringSliceVar(&f.modes, "modes", []string{"iptables-legacy", "nftables"}, "`list` of modes, separated by commas")
 	flags.StringArrayVar(&f.gates, "gate", nil, "set a feature gate of both: `NAME=BOOL` (repeatable)")
-	flags.BoolVar(&f.large, "large", false, "also observe 44,000 Services with one endpoint and 5,000 with 50, once, stopped after ten minutes")
+	flags.BoolVar(&f.large, "large", false, "also observe 44,000 Services with one endpoint and 5,000 on the same 50 pods, once, stopped after ten minutes")
 	flags.StringVar(&f.precision, "precision", "5%", "repeat until the 95 % interval of each main ratio is within this `share` of it")
 	flags.DurationVar(&f.budget, "budget", 40*time.Minute, budgetText+"; at least three repetitions are made")
 	flags.IntVar(&f.clusters, "clusters", 60, "`number` of random clusters whose rules are compared, in modes iptables-*")
@@ -238,7 +244,7 @@ func (r *reviewing) measureAll(ctx context.Context, thresholds diff.Options) err
 	}
 	if r.large {
 		for _, size := range largeSizes {
-			if err := r.observe(ctx, size, thresholds); err != nil {
+			if err := r.observe(ctx, size.Sizes, size.sets, thresholds); err != nil {
 				return err
 			}
 		}
@@ -276,8 +282,8 @@ func lastCell(s *scenarios.Scenario) (*scenarios.Scenario, error) {
 }
 
 // observe measures a large size once.
-func (r *reviewing) observe(ctx context.Context, size scenarios.Sizes, thresholds diff.Options) error {
-	scenario, err := loadScenario(ctx, r.matrix, nil, size)
+func (r *reviewing) observe(ctx context.Context, size scenarios.Sizes, sets []string, thresholds diff.Options) error {
+	scenario, err := loadScenario(ctx, r.matrix, sets, size)
 	if err != nil {
 		return err
 	}
