@@ -68,10 +68,12 @@ type focused struct {
 	until  int64
 }
 
-// If targets changed in the last focusFor, flows go to the last focusMost of them: Focus a second, or every second flow.
+// If targets changed in the last focusFor, flows go to the last focusMost of them: Focus a second, or every second flow. They go
+// to more if each of these gets focusEach flows a second.
 // Among thousands of Services, a random sample would hardly ever observe a change.
 const (
 	focusMost = 10
+	focusEach = 100
 	focusFor  = 5 * time.Second
 	// focusAfter: flows of Focus go on for a while after the tables have shown a change, as packets may see it later.
 	focusAfter = 100 * time.Millisecond
@@ -238,7 +240,7 @@ func (s *stream) listen(now int64) {
 	}
 	s.inbox.add, s.inbox.focus, s.inbox.seen = nil, nil, nil
 	s.focus = slices.DeleteFunc(s.focus, func(f focused) bool { return f.until <= now })
-	s.focus = s.focus[max(len(s.focus)-focusMost, 0):]
+	s.focus = s.focus[max(len(s.focus)-max(focusMost, int(s.Focus)/focusEach), 0):]
 }
 
 // pick returns the next target: each once a round, in a new random order every round, alternating with targets in

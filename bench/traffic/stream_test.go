@@ -310,3 +310,17 @@ func TestWrongRulesAreFoundOut(t *testing.T) {
 		t.Errorf("found %v", found)
 	}
 }
+
+// Flows go to the targets that changed last: to more of them where a step asks for many flows to such targets.
+func TestFocusIsOnTheLastTargets(t *testing.T) {
+	for rate, want := range map[float64]int{0: focusMost, 100: focusMost, 2000: 20} {
+		s := &stream{Stream: Stream{Focus: rate}}
+		for target := range 30 {
+			s.inbox.put(nil, []int{target}, nil)
+			s.listen(int64(target))
+		}
+		if len(s.focus) != want || s.focus[len(s.focus)-1].target != 29 {
+			t.Errorf("focus %g: %d targets, want the last %d", rate, len(s.focus), want)
+		}
+	}
+}
