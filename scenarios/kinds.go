@@ -243,7 +243,8 @@ type Fault struct {
 	// fit, so that new flows are dropped. For conntrack-stale: how many become stale; default 5,000.
 	Flows int `yaml:"flows,omitempty" json:"flows,omitempty"`
 	// Elements and Rules for foreign: the elements of a map in a foreign table of nftables, and the foreign rules, ten for
-	// each pod, in the table filter of iptables or, with nftables, in that table. Default of both: 100000 and 1000.
+	// each pod, in the table filter of iptables; beside a subject with nftables, of iptables-nft. Default of both: 100000
+	// and 1000.
 	Elements int `yaml:"elements,omitempty" json:"elements,omitempty"`
 	Rules    int `yaml:"rules,omitempty" json:"rules,omitempty"`
 	// Services for conntrack-stale: how many lose an endpoint. Default 10.

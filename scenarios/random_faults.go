@@ -51,6 +51,9 @@ func (d *drawing) drawFault(kind string) *Fault {
 			f.Table = "nat"
 		}
 	}
+	if form.has("elements") { // far fewer than the default: each list of all of them takes a second, and a soak has many seeds
+		f.Elements, f.Rules = 100*d.between(1, 30), 10*d.between(1, 20)
+	}
 	if form.has("bytes") {
 		f.Bytes = int64(d.between(3, 8)) << 24 // 48 MiB, which may kill a proxier of few Services, to 128 MiB
 	}

@@ -53,6 +53,9 @@ func TestRandomHasEverything(t *testing.T) {
 				seen[step.Fault.Kind] = true
 				seen[step.Fault.Kind+" "+step.Fault.Table+" "+step.Fault.Object] = true
 				open = step.Fault.Kind != FaultClear && i > 0
+				if f := step.Fault; f.Elements > 3000 || f.Rules > 200 {
+					t.Errorf("seed %d: step %d makes %d elements and %d rules: too slow for many seeds", s.Seed, i, f.Elements, f.Rules)
+				}
 			case step.Churn != nil:
 				seen[step.Churn.Kind] = true
 			case step.Check != nil && open:

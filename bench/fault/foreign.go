@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"synclab/bench/lab/netns"
+	"synclab/bench/pass"
 	"synclab/bench/raw"
 	"synclab/proxier/iptables"
 	"synclab/proxier/kernel"
@@ -18,7 +19,13 @@ import (
 )
 
 func init() {
-	register(Kind{Name: scenarios.FaultForeign, inject: (*Faults).stand, lasts: untilCleared, shows: eachVisible, spares: []spare{onlyMaps}})
+	register(Kind{
+		Name: scenarios.FaultForeign, inject: (*Faults).stand, lasts: untilCleared, shows: eachVisible,
+		spares: []spare{onlyMaps, {"this machine has no nft, with which another program would make its table", func(*pass.Env, *scenarios.Fault) bool {
+			_, err := ownNft()
+			return err != nil
+		}}},
+	})
 }
 
 // The foreign table of nftables, and the foreign chains: one with a dispatch rule for each pod, and one for each pod's policy.
@@ -150,13 +157,16 @@ func clearPods(ctx context.Context, tools iptablesOf) error {
 	return nil
 }
 
+// mostLists bounds the lists until two agree.
+const mostLists = 20
+
 var partsOfList = regexp.MustCompile(`\s*[\n,{}]\s*`)
 
 // listStanding returns what stand made, without the order of elements. A list of a large map that the kernel still resizes may
-// lack some and repeat others, so two lists must agree.
-func listStanding(ctx context.Context, tools iptablesOf) (list string, err error) {
-	for last := " "; list != last; {
-		last = list
+// lack some and repeat others, so two lists in a row must agree.
+func listStanding(ctx context.Context, tools iptablesOf) (string, error) {
+	last := ""
+	for range mostLists {
 		text, err := nft(ctx, "-s", "list", "table", "inet", standingTable)
 		pods, err2 := podsOf(tools)
 		if err = errors.Join(err, err2); err != nil {
@@ -164,21 +174,31 @@ func listStanding(ctx context.Context, tools iptablesOf) (list string, err error
 		}
 		parts := partsOfList.Split(text, -1)
 		slices.Sort(parts)
-		list = fmt.Sprint(pods, slices.Compact(parts))
+		list := fmt.Sprint(pods, slices.Compact(parts))
+		if list == last {
+			return list, nil
+		}
+		last = list
 	}
-	return list, nil
+	return "", fmt.Errorf("table %s: nft listed it %d times, each time differently: is another program changing it?", standingTable, mostLists)
 }
 
-// nft runs this machine's nft, as another program does, even if the subject has that of another system.
+// ownNft finds this machine's nft, even if the subject has that of another system.
+func ownNft() (string, error) {
+	if path, err := exec.LookPath("nft"); err == nil {
+		return path, nil
+	}
+	return iptables.FindBinary("nft")
+}
+
+// nft runs this machine's nft, as another program does.
 func nft(ctx context.Context, args ...string) (string, error) {
 	if err := netns.Guard(); err != nil {
 		return "", err
 	}
-	path, err := exec.LookPath("nft")
+	path, err := ownNft()
 	if err != nil {
-		if path, err = iptables.FindBinary("nft"); err != nil {
-			return "", err
-		}
+		return "", err
 	}
 	out, err := exec.CommandContext(ctx, path, args...).CombinedOutput()
 	if err != nil {
