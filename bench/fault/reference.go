@@ -61,7 +61,11 @@ func (r *Faults) refer(ctx context.Context, d *activeFault) error {
 			if err := end(); err != nil {
 				return err
 			}
-			kept, since := r.staleChains(family, chains), r.Clock.Now()
+			since := r.Clock.Now()
+			kept, err := r.staleChains(family, chains)
+			if err != nil {
+				return err
+			}
 			r.note(d, "%s: it kept %d stale chains", family, len(kept))
 			r.Follower(func(ctx context.Context) { r.awaitDeleted(ctx, d, family, kept, since) })
 			return nil
@@ -82,12 +86,18 @@ const staleLook = 100 * time.Millisecond
 // awaitDeleted records when the subject has deleted the last of the stale chains that references kept.
 func (r *Faults) awaitDeleted(ctx context.Context, d *activeFault, family corev1.IPFamily, kept []string, since time.Time) {
 	flushes := r.flushes.Load()
-	for left := kept; len(left) > 0; left = r.staleChains(family, kept) {
-		switch err := pass.Wait(ctx, staleLook); {
-		case r.flushes.Load() != flushes: // another fault deleted them
+	for left := kept; len(left) > 0; {
+		ended := pass.Wait(ctx, staleLook) != nil
+		if r.flushes.Load() != flushes { // another fault deleted them
 			return
-		case err != nil:
+		}
+		if ended {
 			r.note(d, "%s: %d of %d stale chains are still there at the end", family, len(left), len(kept))
+			return
+		}
+		var err error
+		if left, err = r.staleChains(family, kept); err != nil {
+			r.note(d, "%s: when stale chains are deleted is not known: %v", family, err)
 			return
 		}
 	}
@@ -98,21 +108,21 @@ func (r *Faults) awaitDeleted(ctx context.Context, d *activeFault, family corev1
 }
 
 // staleChains returns those of some chains that are there without rules: the subject emptied them, and could not delete them.
-func (r *Faults) staleChains(family corev1.IPFamily, chains []string) (stale []string) {
+func (r *Faults) staleChains(family corev1.IPFamily, chains []string) (stale []string, err error) {
 	var tally map[string]int
-	if r.About.Nftables() {
-		if l, err := r.liveNftables(family); err == nil && l != nil {
-			tally, _ = rulesByChain(family, l.table.Name)
-		}
+	if !r.About.Nftables() {
+		tally, err = kernel.Tally(string(r.KernelVariant()), family, "nat")
+	} else if l, failed := r.liveNftables(family); failed != nil || l == nil {
+		return nil, failed // no table has no chains
 	} else {
-		tally, _ = kernel.Tally(string(r.KernelVariant()), family, "nat")
+		tally, err = rulesByChain(family, l.table.Name)
 	}
 	for _, chain := range chains {
 		if rules, there := tally[chain]; there && rules == 0 {
 			stale = append(stale, chain)
 		}
 	}
-	return stale
+	return stale, err
 }
 
 func (r *Faults) referIn(ctx context.Context, family corev1.IPFamily, lot *rand.Rand) ([]string, func() error, error) {

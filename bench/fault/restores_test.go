@@ -223,8 +223,9 @@ func TestReferences(t *testing.T) {
 						t.Errorf("delete chain %s: %v, want EBUSY", chain, err)
 					}
 				}
-				if stale := r.staleChains(corev1.IPv4Protocol, chains); !slices.Contains(stale, chains[0]) || !slices.Contains(stale, chains[1]) {
-					t.Errorf("stale are %q, want %q among them", stale, chains[:2])
+				stale, err := r.staleChains(corev1.IPv4Protocol, chains)
+				if err != nil || !slices.Contains(stale, chains[0]) || !slices.Contains(stale, chains[1]) {
+					t.Errorf("stale are %q, %v; want %q among them", stale, err, chains[:2])
 				}
 			}
 			for range 2 { // also if another program was faster
