@@ -83,12 +83,13 @@ func (l *looper) client(began int64) error {
 		each = l.bulk
 	}
 	n, sent, answers := 0, int64(0), map[netip.AddrPort]int{}
-	for until := began + int64(l.For); l.clock.now() < until && (n == 0 || !l.Bulk) && (l.Most == 0 || n < l.Most); n++ {
+	until := began + int64(l.For)
+	for more := true; more; more = !l.Bulk && l.clock.now() < until && (l.Most == 0 || n < l.Most) { // at least one, on a busy machine too
 		by, bytes, err := each(uint64(n), until)
 		if err != nil {
 			return fmt.Errorf("connection to %s: %w", l.To, err)
 		}
-		sent += bytes
+		n, sent = n+1, sent+bytes
 		answers[by]++
 	}
 	l.mu.Lock()
