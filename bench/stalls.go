@@ -92,6 +92,7 @@ func (r *repetition) readGaps(record bool) {
 	gaps, err := r.stalls.gaps.Read()
 	if err != nil {
 		r.Messages.Send(pass.Message{Note: fmt.Sprintf("how long other processes could not run is no longer observed: %v", err)})
+		_ = r.stalls.gaps.Close() // it has failed already
 		r.stalls.gaps = nil
 	}
 	for _, gap := range gaps {

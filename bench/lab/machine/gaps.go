@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -51,7 +50,7 @@ type Gaps struct {
 // WatchGaps starts the watchdog in the namespaces of this process.
 func WatchGaps() (*Gaps, error) {
 	g := &Gaps{cmd: exec.Command("/proc/self/exe")}
-	g.cmd.Env = append(os.Environ(), envGaps+"=1", "GOGC=off")
+	g.cmd.Env = append(os.Environ(), envGaps+"=1", "GOGC=off") // a collection would be a gap of its own
 	g.cmd.Stderr = os.Stderr
 	out, err := g.cmd.StdoutPipe()
 	if err == nil {
@@ -97,7 +96,6 @@ func watch(in io.Reader, out io.Writer) error {
 	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
 		return fmt.Errorf("sched_getaffinity: %w", err)
 	}
-	debug.SetGCPercent(-1)
 	runtime.GOMAXPROCS(allowed.Count() + 1) // each thread runs as soon as the kernel lets it
 	var threads []*pinned
 	for cpu := 0; len(threads) < allowed.Count(); cpu++ {
