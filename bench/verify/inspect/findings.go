@@ -66,13 +66,13 @@ type Owned struct {
 	Elements int    `json:"elements"`
 }
 
-// Anonymize replaces the addresses, the Services and their chains in all texts, consistently and irreversibly. Rules of other
-// programs lose their comments.
+// Anonymize replaces the addresses, the Services and their chains in all texts, consistently and irreversibly. Rules lose
+// their comments, which other programs may have written.
 func (r *Report) Anonymize(random io.Reader) error {
 	return capture.AnonymizeTexts(random, func(replace func(string) string) {
 		edit := func(texts []string) {
 			for i := range texts {
-				texts[i] = replace(foreignComment.ReplaceAllString(texts[i], ""))
+				texts[i] = replace(comment.ReplaceAllString(texts[i], ""))
 			}
 		}
 		for _, s := range r.Services {
@@ -93,8 +93,8 @@ func (r *Report) Anonymize(random io.Reader) error {
 	})
 }
 
-// foreignComment is a comment that neither names a Service nor is one of kube-proxy's fixed ones.
-var foreignComment = regexp.MustCompile(` -m comment --comment (?:"(?:[^"\\]|\\.)*"|\S+)`)
+// comment is a comment of a rule or an element, as iptables-save, nft and nft -j print it.
+var comment = regexp.MustCompile(` (?:-m comment --)?comment (?:"(?:[^"\\]|\\.)*"|\S+)| /\* .*? \*/|,"comment":"(?:[^"\\]|\\.)*"`)
 
 // add adds a finding, or counts one more of its kind.
 func (r *Report) add(kind, set, example string) {
@@ -259,7 +259,7 @@ func (c *Chain) unequal() string {
 			}
 			continue
 		}
-		if r.sticky || len(r.Jumps) == 0 || owner.OfService(c.Name) && !strings.HasPrefix(r.Jumps[0], "KUBE-SEP-") || !owner.OfService(c.Name) {
+		if r.sticky || len(r.Jumps) == 0 || !owner.OfService(c.Name) || !strings.HasPrefix(r.Jumps[0], "KUBE-SEP-") {
 			continue
 		}
 		share := rest

@@ -175,6 +175,21 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
+// Rules lose their comments, however a tool prints them, and keep the rest.
+func TestComments(t *testing.T) {
+	for text, want := range map[string]string{
+		`-A X -m comment --comment "a \"secret\" b" -j DROP`: "-A X -j DROP",
+		`-A X -m comment --comment secret -j DROP`:           "-A X -j DROP",
+		`tcp dport 80 jump gone comment "a secret"`:          "tcp dport 80 jump gone",
+		`tcp dport 80 /* a secret */ jump gone`:              "tcp dport 80 jump gone",
+		`[{"elem":{"val":1,"comment":"a secret"}},{}]`:       `[{"elem":{"val":1}},{}]`,
+	} {
+		if got := comment.ReplaceAllString(text, ""); got != want {
+			t.Errorf("%s: got %s, want %s", text, got, want)
+		}
+	}
+}
+
 // Without its comments and shares, what nft prints of iptables-nft is only counted, or left to iptables-save.
 func TestIptablesNft(t *testing.T) {
 	const nft = "table ip nat {\n\tchain KUBE-SVC-AAAAAAAAAAAAAAAA {\n\t\tcounter packets 0 bytes 0 jump KUBE-SEP-B\n\t\tcounter packets 0 bytes 0 jump KUBE-SEP-B\n\t}\n\tchain KUBE-SEP-B {\n\t}\n}\n"
