@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"synclab/bench/verify/owner"
 	"synclab/proxier/iptables/rule"
 )
 
@@ -61,7 +61,7 @@ func (c *iptablesCompiler) table(table string, chains map[string]*rule.Chain) er
 	c.chains = make(map[string]int32, len(names))
 	for i, name := range names {
 		c.chains[name] = int32(first + i)
-		c.rules.chains = append(c.rules.chains, chain{table: table, name: name, service: isServiceChain(name)})
+		c.rules.chains = append(c.rules.chains, chain{table: table, name: name, service: owner.OfService(name)})
 	}
 	for i, name := range names {
 		compiled, err := c.chain(name, chains[name])
@@ -80,16 +80,6 @@ func (c *iptablesCompiler) table(table string, chains map[string]*rule.Chain) er
 		}
 	}
 	return nil
-}
-
-// isServiceChain reports whether an iptables chain belongs to a Service.
-func isServiceChain(name string) bool {
-	for _, prefix := range []string{"KUBE-SVC-", "KUBE-SVL-", "KUBE-EXT-", "KUBE-FW-", "KUBE-SEP-"} {
-		if strings.HasPrefix(name, prefix) {
-			return true
-		}
-	}
-	return false
 }
 
 func (c *iptablesCompiler) chain(name string, from *rule.Chain) (iptablesRules, error) {
