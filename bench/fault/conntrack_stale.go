@@ -12,12 +12,13 @@ import (
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"synclab/bench/lab/netns"
+	"synclab/bench/mirror"
 	"synclab/bench/pass"
 	"synclab/bench/subject"
-	"synclab/internal/inet"
+	"synclab/proxier/plan"
 	"synclab/scenarios"
 	"synclab/sim"
 )
@@ -36,7 +37,7 @@ func (r *Faults) leaveStale(ctx context.Context, d *activeFault) error {
 	if err := netns.Guard(); err != nil {
 		return err
 	}
-	to, leaving := chooseLeaving(r.World.Objects(), d.Services, d.random)
+	to, leaving := chooseLeaving(r.World.Objects(), r.PlanNode(), r.Families, d.Services, d.random)
 	if len(to) == 0 {
 		r.note(d, "no Service has a UDP port and two ready endpoints, so that one can go")
 		return nil
@@ -121,52 +122,25 @@ func tableSize() (int, error) {
 	return strconv.Atoi(strings.TrimSpace(string(text)))
 }
 
-// chooseLeaving chooses at most n Services, and a ready endpoint of each that is not the last one.
-func chooseLeaving(o *sim.Objects, n int, random *rand.Rand) (to []translated, leaving map[string]bool) {
-	services := map[string]*corev1.Service{}
-	for _, s := range o.Services {
-		services[s.Namespace+"/"+s.Name] = s
+// chooseLeaving chooses at most n Services with a UDP port of two endpoints or more, and one of these endpoints each.
+func chooseLeaving(o *sim.Objects, node plan.Node, families []corev1.IPFamily, n int, random *rand.Rand) ([]translated, map[string]bool) {
+	desired := mirror.New(node, families...)
+	desired.Load(o.Services, o.Slices, time.Time{})
+	var to []translated
+	var ports []*plan.ServicePort
+	for _, family := range families {
+		ports = append(ports, desired.Ports(family)...)
 	}
-	leaving = map[string]bool{}
-	for _, i := range random.Perm(len(o.Slices)) {
-		slice := o.Slices[i]
-		name := slice.Namespace + "/" + slice.Labels[discoveryv1.LabelServiceName]
-		service := services[name]
-		if service == nil || !sim.Proxied(service) || len(to) == n {
+	leaving, used := map[string]bool{}, map[types.NamespacedName]bool{}
+	for _, i := range random.Perm(len(ports)) {
+		p := ports[i]
+		if len(to) == n || used[p.Name.NamespacedName] || p.Name.Protocol != corev1.ProtocolUDP || len(p.Cluster) < 2 {
 			continue
 		}
-		var ready []netip.Addr
-		for _, e := range slice.Endpoints {
-			if addr, ok := inet.ParseAddr(e.Addresses[0]); ok && (e.Conditions.Ready == nil || *e.Conditions.Ready) {
-				ready = append(ready, addr)
-			}
-		}
-		frontend, target, ok := udpPort(service, slice)
-		if !ok || len(ready) < 2 {
-			continue
-		}
-		endpoint := ready[random.IntN(len(ready))]
-		to = append(to, translated{frontend, netip.AddrPortFrom(endpoint, target)})
-		leaving[endpoint.String()] = true
-		delete(services, name) // its other slices, of the other family
+		used[p.Name.NamespacedName] = true
+		endpoint := p.Cluster[random.IntN(len(p.Cluster))].Addr
+		to = append(to, translated{netip.AddrPortFrom(p.ClusterIP, p.Port), endpoint})
+		leaving[endpoint.Addr().String()] = true
 	}
 	return to, leaving
-}
-
-// udpPort returns a cluster IP with a UDP port, of the slice's family, and the port of the slice's endpoints.
-func udpPort(s *corev1.Service, slice *discoveryv1.EndpointSlice) (frontend netip.AddrPort, target uint16, ok bool) {
-	for _, ip := range append([]string{s.Spec.ClusterIP}, s.Spec.ClusterIPs...) {
-		addr, parsed := inet.ParseAddr(ip)
-		if !parsed || string(inet.FamilyOf(addr)) != string(slice.AddressType) {
-			continue
-		}
-		for _, p := range s.Spec.Ports {
-			for _, of := range slice.Ports {
-				if p.Protocol == corev1.ProtocolUDP && of.Port != nil && of.Name != nil && *of.Name == p.Name {
-					return netip.AddrPortFrom(addr, uint16(p.Port)), uint16(*of.Port), true
-				}
-			}
-		}
-	}
-	return frontend, 0, false
 }

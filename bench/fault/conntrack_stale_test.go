@@ -12,6 +12,7 @@ import (
 
 	"synclab/bench/lab/netns"
 	"synclab/bench/verify/invariants"
+	"synclab/proxier/plan"
 	"synclab/scenarios"
 	"synclab/sim"
 	"synclab/sim/world"
@@ -31,7 +32,11 @@ func TestChooseLeaving(t *testing.T) {
 		if _, err := w.Create(scenarios.Create{}); err != nil {
 			t.Fatal(err)
 		}
-		to, leaving := chooseLeaving(w.Objects(), 5, rand.New(rand.NewPCG(1, 1)))
+		var of []corev1.IPFamily
+		for _, family := range families {
+			of = append(of, corev1.IPFamily(family))
+		}
+		to, leaving := chooseLeaving(w.Objects(), plan.Node{Name: w.Objects().Nodes[0].Name}, of, 5, rand.New(rand.NewPCG(1, 1)))
 		if len(to) != 5 || len(leaving) != 5 {
 			t.Fatalf("%v: %d connections to %d endpoints, want 5", families, len(to), len(leaving))
 		}

@@ -72,6 +72,9 @@ func (m *Mirror) Port(family corev1.IPFamily, name tracker.ServicePortName) *pla
 	return m.of(family).Port(name)
 }
 
+// Ports returns the current state of all Service ports of a family. The slice must not be changed.
+func (m *Mirror) Ports(family corev1.IPFamily) []*plan.ServicePort { return m.of(family).Ports() }
+
 // Service returns the current state of a Service with all its endpoints; nil if there is none.
 func (m *Mirror) Service(family corev1.IPFamily, name types.NamespacedName) *tracker.Service {
 	return m.of(family).Services()[name]
