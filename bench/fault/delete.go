@@ -36,7 +36,7 @@ func init() {
 // deleted deletes one object in each family.
 func (r *Faults) deleted(ctx context.Context, d *activeFault) error {
 	if r.About.Nftables() {
-		return r.deletedNftables(ctx, d)
+		return r.deletedNftables(d)
 	}
 	d.began = r.Clock.Now()
 	taken := map[tableOf]lost{}
@@ -182,7 +182,7 @@ func drawChain(tally map[string]int, lot *rand.Rand) string {
 
 // deletedNftables deletes one object from the table, in each family: a base chain with its rules, the rules of another
 // chain, or an element.
-func (r *Faults) deletedNftables(ctx context.Context, d *activeFault) error {
+func (r *Faults) deletedNftables(d *activeFault) error {
 	lives, err := r.liveTables()
 	if err != nil {
 		return err

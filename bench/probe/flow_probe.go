@@ -35,7 +35,7 @@ const (
 // traverseFlows measures new flows of a client pod to pods that answer, in separate namespaces: probe method flow. The
 // client's thread is pinned, as in MeasureTraversal. The kernel alone answers a handshake. Another process answers an
 // echo, and the switch to it is part of the time. Position 0 is a pod's own address, which no rule translates.
-func (r *Probes) traverseFlows(ctx context.Context, p *scenarios.Probe, name string) error {
+func (r *Probes) traverseFlows(ctx context.Context, p *scenarios.Probe) error {
 	if err := r.Flows.StartPods(ctx); err != nil {
 		return err
 	}

@@ -101,7 +101,7 @@ func (r *Probes) Traverse(ctx context.Context, p *scenarios.Probe, name string) 
 		return r.verdicts(ctx)
 	}
 	if p.Method == "flow" {
-		return r.traverseFlows(ctx, p, name)
+		return r.traverseFlows(ctx, p)
 	}
 	r.chooseProtocol()
 	for _, family := range r.Families {

@@ -12,8 +12,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"synclab/bench/lab/netns"
 	"synclab/bench/mirror"
@@ -182,7 +180,7 @@ func (r *Probes) beyond(all []destination) (*netns.Beyond, *hops, error) {
 // destinations lists the addresses of all Service ports of a family.
 func (r *Probes) destinations(family corev1.IPFamily) []destination {
 	var all []destination
-	byPort, objects := r.endpointsByPort(family), r.World.Objects()
+	objects := r.World.Objects()
 	desired := mirror.New(r.PlanNode(), family)
 	desired.Load(objects.Services, objects.Slices, r.Clock.Now())
 	unused, others := unusedPort(objects.Services), map[frontend]bool{}
@@ -190,9 +188,11 @@ func (r *Probes) destinations(family corev1.IPFamily) []destination {
 	for _, addr := range r.Node {
 		inside[addr] = true
 	}
-	for _, endpoints := range byPort {
-		for ep := range endpoints {
-			inside[ep.Addr()] = true
+	for _, slice := range objects.Slices {
+		for _, ep := range slice.Endpoints {
+			if addr, ok := inet.ParseAddr(ep.Addresses[0]); ok {
+				inside[addr] = true
+			}
 		}
 	}
 	for _, svc := range objects.Services {
@@ -202,7 +202,12 @@ func (r *Probes) destinations(family corev1.IPFamily) []destination {
 				continue
 			}
 			name := flow.PortName(svc, port)
-			p := desired.Port(family, name)
+			p, endpoints := desired.Port(family, name), map[netip.AddrPort]bool{}
+			if p != nil {
+				for _, ep := range desired.Service(family, name.NamespacedName).EndpointsOf(name.PortKey) { // ready or not
+					endpoints[ep.Addr] = true
+				}
+			}
 			add := func(kind, text string, number int32) {
 				if addr, ok := inet.ParseAddr(text); ok && number > 0 && inet.FamilyOf(addr) == family {
 					local := p != nil && p.HasEndpoints && !p.HasExternalEndpoints()
@@ -215,7 +220,7 @@ func (r *Probes) destinations(family corev1.IPFamily) []destination {
 							shared = len(p.Local)
 						}
 					}
-					all = append(all, destination{kind, name, netip.AddrPortFrom(addr, uint16(number)), byPort[name], local, false, shared})
+					all = append(all, destination{kind, name, netip.AddrPortFrom(addr, uint16(number)), endpoints, local, false, shared})
 				}
 			}
 			other := func(kind, text string) { // once for each address, which Services may share
@@ -249,36 +254,4 @@ func (r *Probes) destinations(family corev1.IPFamily) []destination {
 		}
 	}
 	return all
-}
-
-// endpointsByPort returns all endpoints of each Service port, ready or not.
-func (r *Probes) endpointsByPort(family corev1.IPFamily) map[tracker.ServicePortName]map[netip.AddrPort]bool {
-	found := map[tracker.ServicePortName]map[netip.AddrPort]bool{}
-	objects := r.World.Objects()
-	slicesOf := map[types.NamespacedName][]*discoveryv1.EndpointSlice{}
-	for _, slice := range objects.Slices {
-		if string(slice.AddressType) == string(family) {
-			name := types.NamespacedName{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]}
-			slicesOf[name] = append(slicesOf[name], slice)
-		}
-	}
-	for _, svc := range objects.Services {
-		for i := range svc.Spec.Ports {
-			name := flow.PortName(svc, &svc.Spec.Ports[i])
-			found[name] = map[netip.AddrPort]bool{}
-			for _, slice := range slicesOf[name.NamespacedName] {
-				for _, port := range slice.Ports {
-					if port.Port == nil || port.Name == nil || *port.Name != svc.Spec.Ports[i].Name {
-						continue
-					}
-					for _, ep := range slice.Endpoints {
-						if addr, ok := inet.ParseAddr(ep.Addresses[0]); ok {
-							found[name][netip.AddrPortFrom(addr, uint16(*port.Port))] = true
-						}
-					}
-				}
-			}
-		}
-	}
-	return found
 }

@@ -81,9 +81,6 @@ func New(o Options) *Cluster {
 	return c
 }
 
-// Families returns the families of the cluster's Services, the preferred one first.
-func (c *Cluster) Families() []corev1.IPFamily { return c.families }
-
 // Objects returns the present state. The objects are never written to.
 func (c *Cluster) Objects() *sim.Objects {
 	return &sim.Objects{

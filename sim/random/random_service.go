@@ -27,7 +27,7 @@ var (
 )
 
 // addService adds a Service under a free name, with its slices.
-func (c *Cluster) addService() *corev1.Service {
+func (c *Cluster) addService() {
 	for {
 		namespace := oneOfThe(c, "default", "default", "shop", longNamespace)
 		name := fmt.Sprintf("svc-%d", c.rng.IntN(40))
@@ -49,7 +49,7 @@ func (c *Cluster) addService() *corev1.Service {
 		if _, put := c.find(namespace, name); !put {
 			c.put(sim.Add, svc)
 		}
-		return svc
+		return
 	}
 }
 

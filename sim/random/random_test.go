@@ -246,7 +246,7 @@ func TestRandomClustersCoverTheAPI(t *testing.T) {
 			t.Errorf("%q occurs in %d of 300 clusters: want at least 3", feature, seen[feature])
 		}
 	}
-	if families := New(Options{Families: []corev1.IPFamily{corev1.IPv6Protocol}}).Families(); !slices.Equal(families, []corev1.IPFamily{corev1.IPv6Protocol}) {
+	if families := New(Options{Families: []corev1.IPFamily{corev1.IPv6Protocol}}).families; !slices.Equal(families, []corev1.IPFamily{corev1.IPv6Protocol}) {
 		t.Errorf("families %v", families)
 	}
 }

@@ -17,9 +17,6 @@ const (
 	VXLAN  = "vxlan"  // as flannel's: all other pods are on another node, behind a tunnel
 )
 
-// PodNetworks are all kinds of pod networks. The first one is the default.
-var PodNetworks = []string{Routed, Bridge, VXLAN}
-
 // Names that a bridge plugin and flannel give their devices, and the tunnel's settings, as flannel's.
 const (
 	bridgeDevice  = "cni0"

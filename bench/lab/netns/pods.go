@@ -41,7 +41,7 @@ type PodTopology struct {
 	Outside []netip.Addr
 	// Ranges contain all pods. One namespace answers for every pod that is not a client.
 	Ranges []netip.Prefix
-	// Network is one of PodNetworks; empty: Routed.
+	// Network is Routed, Bridge or VXLAN; empty: Routed.
 	Network string
 }
 

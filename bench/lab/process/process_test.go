@@ -323,12 +323,6 @@ func TestMemory(t *testing.T) {
 	if now, err := p.Memory(); err != nil || now < held || now > most {
 		t.Errorf("memory %d, %v; it holds %d", now, err, held)
 	}
-	if err := p.ResetPeak(); err != nil {
-		t.Error(err)
-	}
-	if again, err := p.PeakRSS(); err != nil || again < held {
-		t.Errorf("peak %d, %v after the reset; it still holds %d", again, err, held)
-	}
 
 	parent, lines := start(t, shell(envChild+"=hold:64 "+p.opts.Path+" & wait"))
 	next(t, lines)

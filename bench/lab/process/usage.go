@@ -80,7 +80,7 @@ func (p *Process) RSS() (uint64, error) {
 	return u.resident, nil
 }
 
-// PeakRSS returns the largest resident set of the process without children, in bytes, since its start or ResetPeak. It
+// PeakRSS returns the largest resident set of the process without children, in bytes. It
 // cannot be read after the exit.
 func (p *Process) PeakRSS() (uint64, error) {
 	const name = "VmHWM:"
@@ -98,15 +98,6 @@ func (p *Process) PeakRSS() (uint64, error) {
 		}
 	}
 	return 0, p.failed("peak RSS", os.ErrProcessDone) // a zombie has no memory
-}
-
-// ResetPeak sets PeakRSS to the current resident set.
-func (p *Process) ResetPeak() error {
-	const peak = "5"
-	if err := os.WriteFile(p.proc("clear_refs"), []byte(peak), 0); err != nil {
-		return p.failed("reset peak RSS", err)
-	}
-	return nil
 }
 
 func (p *Process) proc(name string) string { return fmt.Sprintf("/proc/%d/%s", p.pid, name) }

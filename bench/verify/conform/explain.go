@@ -50,11 +50,6 @@ const readyFirst = 36
 // largeCluster is the largest number of endpoints with which endpoint rules have comments.
 const largeCluster = 1000
 
-// Entries returns the names of all entries.
-func Entries() []string {
-	return []string{EntryMoved, EntryTwice, EntryLarge, EntryZone, EntryHints, EntryNode}
-}
-
 // tell updates the slices as kube-proxy's cache stores them: by the Service named in the label at the time of an event.
 // An event with another Service or no Service leaves the old Service's slices unchanged.
 func (f *feed) tell(op sim.Op, old, slice *discoveryv1.EndpointSlice) {

@@ -105,7 +105,7 @@ func TestKubeProxyLeavesAFlushedTable(t *testing.T) {
 	t.Parallel()
 	k, f := watching(t, Setting{Variant: iptables.Legacy, Config: config.New()}, oneService())
 	settle(t, k, f)
-	before, err := k.save(both[0])
+	before, err := saveIn(k.space, k.variant, both[0])
 	if err != nil || len(before["ns/a"]) == 0 {
 		t.Fatalf("the Service has no rules: %v", err)
 	}
@@ -117,7 +117,7 @@ func TestKubeProxyLeavesAFlushedTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	settle(t, k, f) // a sync after the flush: the signal's chains exist again
-	after, err := k.save(both[0])
+	after, err := saveIn(k.space, k.variant, both[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func TestKubeProxyDoesNotRepeatItsFirstSync(t *testing.T) {
 		t.Errorf("%d restores within five sync periods: is this a later version, in which the difference has gone?", restores)
 	}
 	settle(t, k, f) // any event makes it sync again
-	if rules, err := k.save(both[0]); err != nil || len(rules["ns/a"]) == 0 {
+	if rules, err := saveIn(k.space, k.variant, both[0]); err != nil || len(rules["ns/a"]) == 0 {
 		t.Errorf("the Service has no rules: %v", err)
 	}
 }
@@ -327,7 +327,7 @@ func TestKubeProxyLetsOneServiceStopAll(t *testing.T) {
 	}
 	before := refusals()
 	until(t, "three more refusals", func() bool { return refusals() >= before+3 })
-	rules, err := k.save(both[0])
+	rules, err := saveIn(k.space, k.variant, both[0])
 	if err != nil {
 		t.Fatal(err)
 	}

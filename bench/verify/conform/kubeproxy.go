@@ -178,11 +178,6 @@ func (k *kubeProxy) has(family corev1.IPFamily, name string) (there bool, err er
 	return there, err
 }
 
-// save reads the rules of a family.
-func (k *kubeProxy) save(family corev1.IPFamily) (Grouped, error) {
-	return saveIn(k.space, k.variant, family)
-}
-
 // saveIn reads the rules of a namespace.
 func saveIn(s *space, variant iptables.Variant, family corev1.IPFamily) (Grouped, error) {
 	out, err := savedIn(s, variant, family)
