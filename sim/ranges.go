@@ -22,9 +22,6 @@ var (
 // DefaultServiceCIDRs are the ranges of cluster IPs of a cluster that sets none, one a family.
 func DefaultServiceCIDRs() []string { return texts(defaultServiceCIDRs) }
 
-// DefaultPodCIDRs are the ranges of pods of a cluster that sets none, one a family.
-func DefaultPodCIDRs() []string { return texts(defaultPodCIDRs) }
-
 func texts(ranges map[corev1.IPFamily]netip.Prefix) []string {
 	return []string{ranges[corev1.IPv4Protocol].String(), ranges[corev1.IPv6Protocol].String()}
 }

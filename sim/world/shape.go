@@ -12,46 +12,7 @@ import (
 
 	"synclab/internal/inet"
 	"synclab/scenarios"
-	"synclab/sim"
 )
-
-// shapeDefaults sets the zero fields of a shape to the defaults that package scenarios documents, so that a shape
-// written in Go needs no loader.
-func shapeDefaults(s scenarios.Shape) scenarios.Shape {
-	fill := func(n *int, value int) {
-		if *n == 0 {
-			*n = value
-		}
-	}
-	if s.SharedPods > 0 {
-		fill(&s.Namespaces, 1)
-	}
-	fill(&s.Namespaces, 10)
-	fill(&s.Nodes, 100)
-	fill(&s.Zones, 3)
-	fill(&s.Ports, 1)
-	if s.Endpoints.Distribution == "" {
-		s.Endpoints.Distribution = "fixed"
-	}
-	fill(&s.Endpoints.Count, 10)
-	if s.Endpoints.Distribution == "zipf" {
-		// A hundred times the mean: the few Services that most clients use.
-		fill(&s.Endpoints.Max, 100*s.Endpoints.Count)
-	}
-	if s.Endpoints.Skew == 0 {
-		s.Endpoints.Skew = 1.5
-	}
-	if len(s.Families) == 0 {
-		s.Families = []string{string(corev1.IPv4Protocol)}
-	}
-	if len(s.ServiceCIDRs) == 0 {
-		s.ServiceCIDRs = sim.DefaultServiceCIDRs()
-	}
-	if len(s.PodCIDRs) == 0 {
-		s.PodCIDRs = sim.DefaultPodCIDRs()
-	}
-	return s
-}
 
 // checkShape refuses shapes that cannot be generated. They would fail in the middle of a run otherwise.
 func checkShape(s scenarios.Shape) error {

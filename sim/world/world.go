@@ -54,7 +54,7 @@ type World struct {
 
 // NewWorld returns a cluster of a shape with its Nodes and without Services: Create adds them.
 func NewWorld(shape scenarios.Shape, seed uint64) (*World, error) {
-	shape = shapeDefaults(shape)
+	shape.Fill() // a shape that is written in Go may have unset fields
 	w, err := emptyWorld(shape, seed)
 	if err != nil {
 		return nil, err

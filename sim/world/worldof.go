@@ -19,7 +19,8 @@ import (
 // WorldOf returns a World that starts from given objects, from manifests or a dump. Steps add objects of the default
 // shape, in the families of the given objects, with addresses and names that these do not use.
 func WorldOf(o *sim.Objects, seed uint64) *World {
-	shape := shapeDefaults(scenarios.Shape{})
+	var shape scenarios.Shape
+	shape.Fill()
 	shape.Services, shape.Families, shape.ServiceCIDRs, shape.PodCIDRs = len(o.Services), nil, nil, nil
 	for _, family := range sim.FamiliesOf(o) {
 		shape.Families = append(shape.Families, string(family))
