@@ -102,19 +102,13 @@ func measureShown(ctx context.Context, s streams, o runOptions, also func(bench.
 	}
 	dir, err := bench.Execute(ctx, options)
 	shown.End()
-	var input *bench.InputError
 	switch {
-	case errors.As(err, &input):
-		return nil, badInput(err)
 	case errors.Is(err, bench.ErrShardComplete):
 		return nil, shardDone(s.out, dir, o, "is complete already: nothing was run (repeat it with --force)")
-	case dir == "":
-		return nil, err
 	case err == nil && o.shards > 0:
 		return nil, shardDone(s.out, dir, o, "is complete")
 	case err != nil:
-		fmt.Fprintf(s.err, "the measurements until then are in %s; 'synclab report %s' shows them\n", dir, shell.Line(dir))
-		return nil, err
+		return nil, notMeasured(s, dir, err)
 	}
 	if o.history != "" {
 		if err := history.Append(o.history, dir); err != nil {
@@ -129,6 +123,17 @@ func measureShown(ctx context.Context, s streams, o runOptions, also func(bench.
 		return summary, terminal.NewEvents(s.out).Done(dir, summary)
 	}
 	return report(s, []string{dir}, dir, terminal.Format(terminal.Formats[0]), reports.Options{})
+}
+
+// notMeasured says where the measurements of a run are that failed or was interrupted.
+func notMeasured(s streams, dir string, err error) error {
+	if input := (*bench.InputError)(nil); errors.As(err, &input) {
+		return badInput(err)
+	}
+	if dir != "" {
+		fmt.Fprintf(s.err, "the measurements until then are in %s; 'synclab report %s' shows them\n", dir, shell.Line(dir))
+	}
+	return err
 }
 
 // options are those of package bench.

@@ -359,14 +359,18 @@ func checkSubjects(cmd *cobra.Command, list []string) error {
 	if len(list) == 0 && cmd.Flags().Changed("subjects") {
 		return badUsage(cmd, `--subjects "": want at least one, such as %s`, subject.All()[0].Name)
 	}
+	flag := "--subjects: "
+	if cmd.Flags().Lookup("subjects") == nil { // synclab pr makes them of other flags
+		flag = ""
+	}
 	var names []string
 	for _, text := range list {
 		subject, err := subject.Parse(text)
 		if err != nil {
-			return badUsage(cmd, "--subjects: %w", err)
+			return badUsage(cmd, "%s%w", flag, err)
 		}
 		if slices.Contains(names, subject.Name) {
-			return badUsage(cmd, "--subjects: %s is given twice", subject.Name)
+			return badUsage(cmd, "%s%s is given twice", flag, subject.Name)
 		}
 		names = append(names, subject.Name)
 	}

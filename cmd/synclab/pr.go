@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -140,7 +141,6 @@ func (f *prFlags) subjectOf(side, build, mode string) string {
 type reviewing struct {
 	*prFlags
 	s        streams
-	cmd      *cobra.Command
 	scenario *scenarios.Scenario
 	pairs    [][2]string // of subjects, as given: with the folders of checkouts
 	names    [][2]string // of the same, in records
@@ -150,7 +150,8 @@ type reviewing struct {
 }
 
 func (f *prFlags) run(cmd *cobra.Command, s streams) (err error) {
-	r := &reviewing{prFlags: f, s: s, cmd: cmd, result: review.Review{Program: f.program, Base: f.base, Head: f.head, Command: commandLine(os.Args)}}
+	r := &reviewing{prFlags: f, s: s, result: review.Review{Program: f.program, Base: f.base, Head: f.head,
+		Command: again(cmd, nil, [2]string{"out"}, [2]string{"force"}), Unprofiled: "they were not taken"}}
 	if f.program != subject.KubeProxy && f.program != subject.Synclab {
 		return badUsage(cmd, "--of %q: want %s or %s", f.program, subject.KubeProxy, subject.Synclab)
 	}
@@ -166,32 +167,34 @@ func (f *prFlags) run(cmd *cobra.Command, s streams) (err error) {
 	}
 	for _, mode := range f.modes {
 		pair := [2]string{f.subjectOf("base", f.base, mode), f.subjectOf("head", f.head, mode)}
-		if err := checkSubjects(cmd, pair[:]); err != nil {
-			return err
-		}
-		a, b := subject.Named(pair[0]), subject.Named(pair[1])
-		r.pairs, r.names = append(r.pairs, pair), append(r.names, [2]string{a.Name, b.Name})
+		r.pairs = append(r.pairs, pair)
 	}
 	if len(r.pairs) == 0 {
 		return badUsage(cmd, "--modes: want at least one")
+	}
+	if err := checkSubjects(cmd, r.subjects()); err != nil {
+		return err
+	}
+	for _, pair := range r.pairs {
+		r.names = append(r.names, [2]string{subject.Named(pair[0]).Name, subject.Named(pair[1]).Name})
 	}
 	if r.scenario, err = loadScenario(cmd.Context(), f.matrix, nil, scenarios.Sizes{}); err != nil {
 		return err
 	}
 	began := time.Now()
-	if f.out == "" {
-		if f.out, err = raw.NewFolder("pr", began); err != nil {
-			return err
-		}
+	if f.out, err = freshFolder(cmd, f.out, "pr", f.force); err != nil {
+		return err
 	}
 	if err := r.compare(cmd.Context()); err != nil {
 		return err
 	}
-	if err := r.measureAll(cmd.Context(), thresholds); err != nil {
+	err = r.measureAll(cmd.Context(), thresholds)
+	if r.result.Measured == nil {
 		return err
 	}
+	// What follows the measurement may fail or be interrupted: then the review is without it.
 	r.result.Took = time.Since(began).Seconds()
-	return r.write()
+	return errors.Join(err, r.write())
 }
 
 // execute runs subjects in a folder of the review, and adds the digest of its records.
@@ -206,7 +209,7 @@ func (r *reviewing) execute(ctx context.Context, folder string, o runOptions, ch
 	dir, err = bench.Execute(ctx, options)
 	shown.End()
 	if err != nil {
-		return dir, fmt.Errorf("%s: %w", folder, err)
+		return dir, notMeasured(r.s, dir, fmt.Errorf("%s: %w", folder, err))
 	}
 	digest, err := upstream.Digest(filepath.Join(dir, raw.RecordsFile))
 	r.result.Digests = append(r.result.Digests, [2]string{folder + "/" + raw.RecordsFile, digest})
@@ -303,7 +306,7 @@ func (r *reviewing) observe(ctx context.Context, size scenarios.Sizes, sets []st
 // profile takes a profile of each subject in the largest cell.
 func (r *reviewing) profile(ctx context.Context) error {
 	if err := profile.Check(); err != nil {
-		fmt.Fprintln(r.s.err, "no profiles:", err)
+		r.result.Unprofiled = err.Error()
 		return nil
 	}
 	scenario, err := lastCell(r.scenario)
@@ -322,7 +325,7 @@ func (r *reviewing) profile(ctx context.Context) error {
 	for _, problem := range problems {
 		fmt.Fprintln(r.s.err, problem)
 	}
-	r.result.Moved = moved
+	r.result.Moved, r.result.Unprofiled = moved, ""
 	return nil
 }
 

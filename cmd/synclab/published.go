@@ -2,11 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -89,10 +88,8 @@ func (f *publishedFlags) run(cmd *cobra.Command, s streams, names []string) erro
 		}
 		return terminal.Columns(s.out, rows...)
 	}
-	if f.out == "" {
-		if f.out, err = raw.NewFolder("published", time.Now()); err != nil {
-			return err
-		}
+	if f.out, err = freshFolder(cmd, f.out, "published", f.force); err != nil {
+		return err
 	}
 	var results reports.Results
 	for i, c := range claims {
@@ -103,13 +100,12 @@ func (f *publishedFlags) run(cmd *cobra.Command, s streams, names []string) erro
 		}
 		fmt.Fprintf(s.err, "%s: %s %s\n", c.Name, r.Verdict, r.Why)
 		results = append(results, r)
-	}
-	document := results.Document()
-	for name, write := range map[string]func(io.Writer) error{"index.html": document.Page, "published.md": document.Markdown} {
-		if err := writePage(filepath.Join(f.out, name), write); err != nil {
+		document := results.Document() // after each claim, for one who interrupts the next
+		if err := errors.Join(writePage(filepath.Join(f.out, "index.html"), document.Page), writePage(filepath.Join(f.out, "published.md"), document.Markdown)); err != nil {
 			return err
 		}
 	}
+	document := results.Document()
 	if err := f.format.Write(s.out, results, f.format.Text(document.Text, document.Markdown)); err != nil {
 		return err
 	}

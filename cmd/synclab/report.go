@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -158,6 +159,21 @@ func outFolder(given string, dirs []string) (string, error) {
 	}
 	out, err := records.OutFolder(dirs)
 	return out, badInput(err)
+}
+
+// freshFolder returns the folder --out, or a new one in runs/. What --out has already needs --force, before anything is measured.
+func freshFolder(cmd *cobra.Command, given, kind string, force bool) (string, error) {
+	if given == "" {
+		return raw.NewFolder(kind, time.Now())
+	}
+	entries, err := os.ReadDir(given)
+	switch {
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return "", badInput(err)
+	case len(entries) > 0 && !force:
+		return "", badUsage(cmd, "--out %s is not empty: choose another folder, or replace what is in it with --force", given)
+	}
+	return given, nil
 }
 
 func newIndex(s streams) *cobra.Command {

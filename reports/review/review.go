@@ -36,9 +36,11 @@ type Review struct {
 	Measured *diff.Diff   `json:"measured"`
 	Observed []*diff.Diff `json:"observed,omitempty"` // once, at large sizes
 	// Moved is where the time of syncs went, from one profile of each.
-	Moved   []profiles.Moved `json:"moved,omitempty"`
-	Checks  []Check          `json:"checks"`
-	Command string           `json:"command"` // that repeats it
+	Moved []profiles.Moved `json:"moved,omitempty"`
+	// Unprofiled says why there are no profiles; empty: there are.
+	Unprofiled string  `json:"unprofiled,omitempty"`
+	Checks     []Check `json:"checks"`
+	Command    string  `json:"command"` // that repeats it
 	// Digests of the records, by folder.
 	Digests [][2]string `json:"digests"`
 	Took    float64     `json:"seconds"`
@@ -76,25 +78,19 @@ func (r *Review) JSON(w io.Writer) error {
 	return lines.Encode(r)
 }
 
-// mostMoved is the number of functions in a table.
-const mostMoved = 12
+// mostMoved is the number of functions in a table, mostNamed that of figures in a line of the verdict.
+const mostMoved, mostNamed = 12, 8
 
 func (r *Review) document() *doc.Document {
 	d := &doc.Document{Kind: "synclab pr", Title: fmt.Sprintf("%s: %s against %s", r.Program, r.Head, r.Base)}
 	verdict := doc.Section{ID: "verdict", Title: "Verdict"}
 	verdict.Add(doc.Block{Verdict: r.verdict()}, doc.Block{Table: r.primary()})
-	measured := r.Measured.Section("What it costs")
-	inTable := func(l doc.Line) bool { return l.Level == doc.Bad } // one line for each row beyond its threshold
-	measured.Blocks[0].Verdict = slices.DeleteFunc(measured.Blocks[0].Verdict, inTable)
-	d.Sections = append(d.Sections, verdict, measured)
+	d.Sections = append(d.Sections, verdict, costs(r.Measured, "measured", "What it costs"))
 	for _, o := range r.Observed {
-		s := o.Section("Observed once: " + records.SizesText([]records.Cell{o.Rows[0].Cell}))
-		s.ID = fmt.Sprintf("observed-%d", o.Rows[0].Cell.Services)
-		d.Sections = append(d.Sections, s)
+		cell := o.Rows[0].Cell
+		d.Sections = append(d.Sections, costs(o, fmt.Sprintf("observed-%d", cell.Services), "Observed once: "+records.SizesText([]records.Cell{cell})))
 	}
-	if len(r.Moved) > 0 {
-		d.Sections = append(d.Sections, r.functions())
-	}
+	d.Sections = append(d.Sections, r.functions())
 	same := doc.Section{ID: "same", Title: "Does it do the same?", Short: "Same"}
 	checks := &doc.Table{Columns: []doc.Column{{Name: "Compared"}, {Name: "Result", Row: true}}}
 	for _, c := range r.Checks {
@@ -108,29 +104,49 @@ func (r *Review) document() *doc.Document {
 	return d
 }
 
+// costs has the figures that differ. Of the verdict on them it keeps the counts: the rest is in the table or above. A terminal
+// has no other figures, which are on the page.
+func costs(d *diff.Diff, id, title string) doc.Section {
+	s := d.Section(title)
+	s.ID = id
+	counts := slices.DeleteFunc(s.Blocks[0].Verdict, func(l doc.Line) bool { return l.Level == doc.Bad })
+	s.Blocks[0].Verdict = counts[:1]
+	for i := range s.Blocks {
+		if s.Blocks[i].Folded {
+			s.Blocks[i].On = doc.Page | doc.Markdown
+		}
+	}
+	return s
+}
+
 // verdict says in a few lines what a reviewer must know.
 func (r *Review) verdict() []doc.Line {
 	var out []doc.Line
-	for _, v := range []struct {
-		verdict diff.Verdict
-		level   doc.Level
-		text    string
-	}{{diff.Slower, doc.Bad, "costs more"}, {diff.Faster, doc.Good, "costs less"}} {
+	say := func(level doc.Level, text string, of func(*diff.Delta) bool) {
 		var what []string
 		for _, row := range r.Measured.Rows {
-			if row.Verdict == v.verdict && r.Primary(&row) {
+			if of(&row) {
 				what = append(what, row.Short())
 			}
 		}
+		if n := len(what); n > mostNamed {
+			what = append(what[:mostNamed], fmt.Sprintf("and %d more", n-mostNamed))
+		}
 		if len(what) > 0 {
-			out = append(out, doc.Line{Level: v.level, Text: "The head " + v.text + ": " + strings.Join(what, "; ") + "."})
+			out = append(out, doc.Line{Level: level, Text: text + ": " + strings.Join(what, "; ") + "."})
 		}
 	}
+	say(doc.Bad, "The head costs more", func(row *diff.Delta) bool { return row.Beyond && r.Primary(row) })
+	say(doc.Care, "The head costs more, not shown to exceed the threshold", func(row *diff.Delta) bool {
+		return row.Verdict == diff.Slower && !row.Beyond && r.Primary(row)
+	})
+	say(doc.Good, "The head costs less", func(row *diff.Delta) bool { return row.Verdict == diff.Faster && r.Primary(row) })
 	if len(out) == 0 {
 		out = append(out, doc.Line{Level: doc.Info, Text: "No difference is shown in the main figures (" + figureNames() + " at the largest size)."})
 	}
+	say(doc.Bad, "Beyond the threshold, of the other figures", func(row *diff.Delta) bool { return row.Beyond && !r.Primary(row) })
 	if n := r.Measured.RepetitionsNeeded; n > 0 {
-		out = append(out, doc.Line{Level: doc.Care, Text: fmt.Sprintf("Some figures had too few repetitions for a verdict: %d would suffice (--reps %d, or a larger --budget).", n, n)})
+		out = append(out, doc.Line{Level: doc.Care, Text: fmt.Sprintf("Some main figures had too few repetitions for a verdict: %d would suffice, with a larger --budget.", n)})
 	}
 	for _, c := range r.Checks {
 		switch {
@@ -169,7 +185,7 @@ func (r *Review) primary() *doc.Table {
 	var places []place
 	ratios := map[place]map[string]doc.Cell{}
 	for _, row := range r.Measured.Rows {
-		at := place{row.Subject, records.SizesText([]records.Cell{row.Cell})}
+		at := place{row.Subject, records.SizesText([]records.Cell{row.Cell}) + records.SettingsTail(records.ShortSettings(row.Cell.Settings()))}
 		if ratios[at] == nil {
 			ratios[at], places = map[string]doc.Cell{}, append(places, at)
 		}
@@ -193,7 +209,11 @@ func (r *Review) primary() *doc.Table {
 // functions says which functions changed their share.
 func (r *Review) functions() doc.Section {
 	s := doc.Section{ID: "functions", Title: "Where the time went", Short: "Functions"}
-	s.Add(doc.Block{Soft: true, Note: "CPU time of each function per sync, from one profile of each side. Only functions whose time changed by 1 % of the sync, and by three standard errors of their samples."})
+	note := "CPU time of each function per sync, from one profile of each side. Only functions whose time changed by 1 % of the sync, and by three standard errors of their samples."
+	if r.Unprofiled != "" {
+		note = "There are no profiles: " + r.Unprofiled + "."
+	}
+	s.Add(doc.Block{Soft: true, Note: note})
 	for _, m := range r.Moved {
 		heading := fmt.Sprintf("%s, %s, %s", m.After, profiles.KindText(m.Kind), records.SizesText([]records.Cell{m.Cell}))
 		s.Add(doc.Block{Folded: true, Heading: heading, Table: m.Table(mostMoved)})

@@ -63,3 +63,21 @@ func TestVerdict(t *testing.T) {
 		})
 	}
 }
+
+// A figure beyond its threshold fails the command, so the verdict names it also where it is none of the main ones.
+func TestOthersBeyond(t *testing.T) {
+	r := reviewed(t, 1)
+	for i := range r.Measured.Rows {
+		if row := &r.Measured.Rows[i]; row.Figure == "rules" && row.Cell.Services == 1000 {
+			row.Beyond = true
+		}
+	}
+	var b bytes.Buffer
+	if err := r.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	want := "Beyond the threshold, of the other figures: kube-proxy@v1.37.2/iptables-legacy at 1,000 Services × 10: rules"
+	if text := strings.Join(strings.Fields(b.String()), " "); !r.Bad() || !strings.Contains(text, want) || strings.Contains(text, "--reps") {
+		t.Errorf("bad is %t:\n%.2000s", r.Bad(), text)
+	}
+}
