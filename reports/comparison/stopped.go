@@ -28,12 +28,8 @@ type stoppedWords struct {
 // Stopped returns a line for each series and cell that exceeded a budget, with how far the subject had come.
 func Stopped(c *records.Collection) []string {
 	var out []string
-	for _, cell := range c.Cells {
-		for _, one := range c.Series {
-			if samples := one.Cells[cell.ID()]; samples != nil {
-				out = append(out, StoppedNotes(one.Name, cell, ExceededOf(samples), samples.RepetitionCount())...)
-			}
-		}
+	for one, samples := range c.Each() {
+		out = append(out, StoppedNotes(one.Name, samples.Cell, ExceededOf(samples), samples.RepetitionCount())...)
 	}
 	return out
 }

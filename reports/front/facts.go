@@ -46,15 +46,7 @@ func facts(s *sections.Summary) verdict.Facts {
 			f.Violated = append(f.Violated, v)
 		}
 	}
-	for _, one := range s.AllStalls() {
-		stalls := verdict.Stalls{Series: one.Series, Kinds: one.Kinds, Tasks: one.Tasks, Repetitions: one.Repetitions, Of: one.Of, Longest: one.Longest,
-			Gap: verdict.Longest(one.Gap), Wait: verdict.Longest(one.Wait)}
-		if len(one.Cells) > 0 {
-			stalls.Size = records.SizesText(one.Cells)
-		}
-		f.Stalls = append(f.Stalls, stalls)
-	}
-	f.Faults, f.Flows, f.Moves = faults(s), flows(s), moves(s)
+	f.Stalls, f.Faults, f.Flows, f.Moves = s.AllStalls(), faults(s), flows(s), moves(s)
 	answers := s.PacketAnswers()
 	f.Answers = verdict.Answers{Packets: answers.Packets, Unexplained: answers.Unexplained, Looped: answers.Looped, Busy: answers.Busy,
 		Reference: answers.Reference, Missing: len(answers.Missing), Unseen: answers.Unseen()}

@@ -110,6 +110,9 @@ func (v *Value) measure(c *records.Collection, e published.Expectation) error {
 		return fmt.Errorf("nothing to divide by: %s is %v", e.Figure, over.Value)
 	}
 	v.Unit, v.Measured, v.Low, v.High, v.AtMost = "", ratio.Value, ratio.Low, ratio.High, over.Stopped
+	if v.AtLeast && v.AtMost {
+		return fmt.Errorf("both subjects were stopped")
+	}
 	if e.Growth {
 		grow := func(times float64) float64 { return math.Log(times) / math.Log(float64(services)/float64(less)) }
 		v.Measured = grow(v.Measured)
@@ -146,23 +149,17 @@ func matches(p *published.Place, cell records.Cell) bool {
 // at returns a figure at a place, and the Services there. Of a figure that there is several times, such as one for each
 // fault, it is the first.
 func at(c *records.Collection, name string, p *published.Place) (*estimate.Estimate, int, error) {
-	for _, cell := range c.Cells {
-		if !matches(p, cell) {
+	for one, samples := range c.Each() {
+		if !matches(p, samples.Cell) || p.Subject != "" && p.Subject != one.Subject {
 			continue
 		}
-		for _, one := range c.Series {
-			samples := c.Samples(one.Subject, cell)
-			if samples == nil || p.Subject != "" && p.Subject != one.Subject {
+		source := comparison.SourceOf([]*records.Samples{samples})
+		for _, f := range comparison.RunFigures(samples) {
+			if f.Name != name {
 				continue
 			}
-			source := comparison.SourceOf([]*records.Samples{samples})
-			for _, f := range comparison.RunFigures(samples) {
-				if f.Name != name {
-					continue
-				}
-				if e := f.Of(samples, source, comparison.ExceededOf(samples)); e != nil {
-					return e, cell.Services, nil
-				}
+			if e := f.Of(samples, source, comparison.ExceededOf(samples)); e != nil {
+				return e, samples.Cell.Services, nil
 			}
 		}
 	}

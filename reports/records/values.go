@@ -2,6 +2,7 @@ package records
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -84,6 +85,19 @@ func (c *Samples) Targets(method string) []string {
 		return len(known)
 	}
 	return slices.SortedFunc(maps.Keys(seen), func(a, b string) int { return cmp.Or(order(a)-order(b), cmp.Compare(a, b)) })
+}
+
+// Each yields what each series has of each cell, cell by cell.
+func (c *Collection) Each() iter.Seq2[*Series, *Samples] {
+	return func(yield func(*Series, *Samples) bool) {
+		for _, cell := range c.Cells {
+			for _, one := range c.Series {
+				if samples := one.Cells[cell.ID()]; samples != nil && !yield(one, samples) {
+					return
+				}
+			}
+		}
+	}
 }
 
 func (c *Collection) Pooled(metric raw.Metric) []float64 {

@@ -101,19 +101,13 @@ type Phases struct {
 // phases computes the Phases of each series, cell and kind of sync.
 func phases(c *records.Collection) []Phases {
 	var out []Phases
-	for _, cell := range c.Cells {
-		for _, s := range c.Series {
-			samples := s.Cells[cell.ID()]
-			if samples == nil {
-				continue
-			}
-			for _, kind := range []raw.Metric{raw.FullSync, raw.PartialSync} {
-				if p, ok := PhasesOf(samples, kind); ok {
-					p.Series, p.Cell, p.Tool = s.Name, cell, ToolOf(s.Name)
-					p.Total = s.Of(cell, kind).Median() // the same median as in every other output
-					p.Scale()
-					out = append(out, p)
-				}
+	for s, samples := range c.Each() {
+		for _, kind := range []raw.Metric{raw.FullSync, raw.PartialSync} {
+			if p, ok := PhasesOf(samples, kind); ok {
+				p.Series, p.Cell, p.Tool = s.Name, samples.Cell, ToolOf(s.Name)
+				p.Total = s.Of(samples.Cell, kind).Median() // the same median as in every other output
+				p.Scale()
+				out = append(out, p)
 			}
 		}
 	}

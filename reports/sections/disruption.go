@@ -60,25 +60,19 @@ type DisruptedStep struct {
 // Disruptions has one entry for each series and cell with a stream.
 func Disruptions(c *records.Collection) []Disruption {
 	var out []Disruption
-	for _, cell := range c.Cells {
-		for _, s := range c.Series {
-			samples := s.Cells[cell.ID()]
-			if samples == nil {
-				continue
+	for s, samples := range c.Each() {
+		d := Disruption{Series: s.Name, Cell: samples.Cell}
+		for _, r := range samples.Records {
+			switch r.Metric {
+			case raw.FlowsUnobserved:
+				d.Unwatched += int(r.Value)
+			case raw.ControlFailure:
+				d.Unwatched++
 			}
-			d := Disruption{Series: s.Name, Cell: cell}
-			for _, r := range samples.Records {
-				switch r.Metric {
-				case raw.FlowsUnobserved:
-					d.Unwatched += int(r.Value)
-				case raw.ControlFailure:
-					d.Unwatched++
-				}
-			}
-			if d.Unwatched > 0 || samples.Has(raw.Flow) || samples.Has(raw.LongLivedFlow) {
-				d.Steps = DisruptedSteps(samples)
-				out = append(out, d)
-			}
+		}
+		if d.Unwatched > 0 || samples.Has(raw.Flow) || samples.Has(raw.LongLivedFlow) {
+			d.Steps = DisruptedSteps(samples)
+			out = append(out, d)
 		}
 	}
 	return out

@@ -105,24 +105,21 @@ type MemoryGrowth struct {
 // leastChanges.
 func memoryGrowths(c *records.Collection) (out []MemoryGrowth) {
 	const leastChanges = 100
-	for _, cell := range c.Cells {
-		for _, one := range c.Series {
-			at, most := map[int]bool{}, 0
-			samples := one.Cells[cell.ID()]
-			for i := 0; samples != nil && i < len(samples.Records); i++ {
-				if r := samples.Records[i]; r.Metric == raw.RSS {
-					at[r.Change], most = true, max(most, r.Change)
-				}
+	for one, samples := range c.Each() {
+		at, most := map[int]bool{}, 0
+		for _, r := range samples.Records {
+			if r.Metric == raw.RSS {
+				at[r.Change], most = true, max(most, r.Change)
 			}
-			var points []estimate.Point
-			for change := range at {
-				if 4*change >= most && most >= leastChanges {
-					points = append(points, estimate.Point{X: float64(change), Y: samples.ByRepetition(func(r *raw.Record) bool { return r.Metric == raw.RSS && r.Change == change })})
-				}
+		}
+		var points []estimate.Point
+		for change := range at {
+			if 4*change >= most && most >= leastChanges {
+				points = append(points, estimate.Point{X: float64(change), Y: samples.ByRepetition(func(r *raw.Record) bool { return r.Metric == raw.RSS && r.Change == change })})
 			}
-			if fit, ok := estimate.FitLine(points); ok {
-				out = append(out, MemoryGrowth{one.Name, cell, most, fit})
-			}
+		}
+		if fit, ok := estimate.FitLine(points); ok {
+			out = append(out, MemoryGrowth{one.Name, samples.Cell, most, fit})
 		}
 	}
 	return out

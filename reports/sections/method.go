@@ -53,12 +53,10 @@ func (s *Summary) method() []string {
 // shimSentence describes the cost of measuring with the shim; empty if there was none.
 func (s *Summary) shimSentence() string {
 	byBytes := map[int][]float64{}
-	for _, one := range s.Collected.Series {
-		for _, samples := range one.Cells {
-			for _, r := range samples.Records {
-				if r.Metric == raw.ShimCost {
-					byBytes[r.Bytes] = append(byBytes[r.Bytes], r.Value)
-				}
+	for _, samples := range s.Collected.Each() {
+		for _, r := range samples.Records {
+			if r.Metric == raw.ShimCost {
+				byBytes[r.Bytes] = append(byBytes[r.Bytes], r.Value)
 			}
 		}
 	}

@@ -52,14 +52,12 @@ type MoveFlows struct {
 
 // AllMoves returns the moves of all series, cell by cell.
 func AllMoves(c *records.Collection) (all []Move) {
-	for _, cell := range c.Cells {
-		for _, s := range c.Series {
-			// The subject that a run moves to has only records of its process.
-			if samples := s.Cells[cell.ID()]; samples != nil && slices.ContainsFunc(samples.Records, func(r records.Record) bool { return r.Metric.Row().Journey }) {
-				for _, m := range Moves(samples, s.Subject) {
-					m.Cell = cell
-					all = append(all, m)
-				}
+	for s, samples := range c.Each() {
+		// The subject that a run moves to has only records of its process.
+		if slices.ContainsFunc(samples.Records, func(r records.Record) bool { return r.Metric.Row().Journey }) {
+			for _, m := range Moves(samples, s.Subject) {
+				m.Cell = samples.Cell
+				all = append(all, m)
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
 	"synclab/reports/records"
+	"synclab/reports/verdict"
 	"synclab/scenarios"
 )
 
@@ -23,17 +24,14 @@ func (s *Summary) neighbourSection() doc.Section {
 			{Name: "Longest", Numeric: true, Title: "of the same"}}}
 	}
 	whole, steps := table("What other programs waited for"), table("By step")
-	for _, cell := range s.Collected.Cells {
-		for _, one := range s.Collected.Series {
-			samples := one.Cells[cell.ID()]
-			if samples == nil || !samples.Has(raw.WriterWait) {
-				continue
-			}
-			for _, tool := range []string{raw.MethodIptables, raw.MethodNft} {
-				s.addWaits(whole, one.Name, cell, samples, "", tool)
-				for _, step := range samples.Steps() {
-					s.addWaits(steps, one.Name, cell, samples, step, tool)
-				}
+	for one, samples := range s.Collected.Each() {
+		if !samples.Has(raw.WriterWait) {
+			continue
+		}
+		for _, tool := range []string{raw.MethodIptables, raw.MethodNft} {
+			s.addWaits(whole, one.Name, samples.Cell, samples, "", tool)
+			for _, step := range samples.Steps() {
+				s.addWaits(steps, one.Name, samples.Cell, samples, step, tool)
 			}
 		}
 	}
@@ -52,31 +50,29 @@ func (s *Summary) besideTable() *doc.Table {
 	t := &doc.Table{Title: "Syncs beside the tables and rules of other programs", Columns: []doc.Column{{Name: "Subject"}, {Name: "Services", Numeric: true},
 		endpointsColumn(), {Name: "Settings"}, {Name: "Step"}, {Name: "Foreign", Title: "elements of a foreign map and foreign rules that stood there"},
 		{Name: "Full sync", Numeric: true, Title: "median; self-reported"}, {Name: "Partial sync", Numeric: true, Title: "median; self-reported"}}}
-	for _, cell := range s.Collected.Cells {
-		for _, one := range s.Collected.Series {
-			samples := one.Cells[cell.ID()]
-			if samples == nil || len(samples.Records) == 0 {
-				continue
+	for one, samples := range s.Collected.Each() {
+		if len(samples.Records) == 0 {
+			continue
+		}
+		cell, steps := samples.Cell, s.Collected.Runs[samples.Records[0].Run].Info.Scenario.Steps
+		if !slices.ContainsFunc(steps, func(step scenarios.Step) bool { return step.Fault != nil && step.Fault.Kind == scenarios.FaultForeign }) {
+			continue
+		}
+		foreign := "–"
+		for i, step := range steps {
+			if f := step.Fault; f != nil && f.Kind == scenarios.FaultForeign {
+				foreign = fmt.Sprintf("%s, %s", doc.Plural(f.Elements, "element"), doc.Plural(f.Rules, "rule"))
+			} else if f != nil && f.Kind == scenarios.FaultClear {
+				foreign = "–"
 			}
-			foreign, any := "–", false
-			for i, step := range s.Collected.Runs[samples.Records[0].Run].Info.Scenario.Steps {
-				if f := step.Fault; f != nil && f.Kind == scenarios.FaultForeign {
-					foreign, any = fmt.Sprintf("%s, %s", doc.Plural(f.Elements, "element"), doc.Plural(f.Rules, "rule")), true
-				} else if f != nil && f.Kind == scenarios.FaultClear {
-					foreign = "–"
-				}
-				name := scenarios.StepName(i, step.Kind())
-				of := func(metric raw.Metric) estimate.Sample {
-					return samples.ByRepetition(func(r *raw.Record) bool { return r.Metric == metric && r.Step == name })
-				}
-				full, partial := of(raw.FullSync), of(raw.PartialSync)
-				if len(full)+len(partial) > 0 {
-					t.Add(s.SeriesCell(one.Name), doc.Int(cell.Services), endpointsCell(cell), settingsCell(cell), doc.Text(name), doc.Text(foreign),
-						distributionCell(described(full), medianValue, false), distributionCell(described(partial), medianValue, false))
-				}
+			name := scenarios.StepName(i, step.Kind())
+			of := func(metric raw.Metric) estimate.Sample {
+				return samples.ByRepetition(func(r *raw.Record) bool { return r.Metric == metric && r.Step == name })
 			}
-			if !any {
-				return &doc.Table{}
+			full, partial := of(raw.FullSync), of(raw.PartialSync)
+			if len(full)+len(partial) > 0 {
+				t.Add(s.SeriesCell(one.Name), doc.Int(cell.Services), endpointsCell(cell), settingsCell(cell), doc.Text(name), doc.Text(foreign),
+					distributionCell(described(full), medianValue, false), distributionCell(described(partial), medianValue, false))
 			}
 		}
 	}
@@ -101,36 +97,20 @@ func (s *Summary) addWaits(t *doc.Table, series string, cell records.Cell, sampl
 	}
 }
 
-// Stalls are the stalls that the kernel logged during the repetitions of a series, and how long other processes had to wait.
-type Stalls struct {
-	Series string
-	Cells  []records.Cell // in which there were any
-	// Repetitions counts those that had any, and Of those that were observed.
-	Repetitions, Of int
-	Longest         float64 // in seconds; 0: the kernel does not say
-	Kinds, Tasks    []string
-	// Gap is the longest time that another process could not run, Wait the longest call of one that writes rules.
-	Gap, Wait Longest
-}
-
-// Longest is the longest of some times, in seconds, with the size of its cell and the kind of its step.
-type Longest struct {
-	Seconds    float64
-	Size, Step string
-}
-
-func (l *Longest) take(r records.Record, cell records.Cell) {
+// takeLongest keeps the longer one of a time and that of a record.
+func takeLongest(l *verdict.Longest, r records.Record, cell records.Cell) {
 	if r.Value > l.Seconds {
 		_, kind := scenarios.StepOf(r.Step)
-		*l = Longest{r.Value, records.SizesText([]records.Cell{cell}), kind}
+		*l = verdict.Longest{Seconds: r.Value, Size: records.SizesText([]records.Cell{cell}), Step: kind}
 	}
 }
 
 // AllStalls has one entry for each series.
-func (s *Summary) AllStalls() []Stalls {
-	var out []Stalls
+func (s *Summary) AllStalls() []verdict.Stalls {
+	var out []verdict.Stalls
 	for _, one := range s.Collected.Series {
-		all := Stalls{Series: one.Name}
+		all := verdict.Stalls{Series: one.Name}
+		var cells []records.Cell                               // with stalls in the kernel's log
 		observed, with := map[[3]int]bool{}, map[[3]int]bool{} // by cell, run and repetition
 		for i, cell := range s.Collected.Cells {
 			samples := one.Cells[cell.ID()]
@@ -149,14 +129,17 @@ func (s *Summary) AllStalls() []Stalls {
 					all.Kinds = addOnce(all.Kinds, r.Kind)
 					all.Tasks = addOnce(all.Tasks, r.Task)
 				case raw.ScheduleGap:
-					all.Gap.take(r, cell)
+					takeLongest(&all.Gap, r, cell)
 				case raw.WriterWait:
-					all.Wait.take(r, cell)
+					takeLongest(&all.Wait, r, cell)
 				}
 			}
 			if len(with) > before {
-				all.Cells = append(all.Cells, cell)
+				cells = append(cells, cell)
 			}
+		}
+		if len(cells) > 0 {
+			all.Size = records.SizesText(cells)
 		}
 		all.Repetitions, all.Of = len(with), len(observed)
 		out = append(out, all)
@@ -174,14 +157,10 @@ func addOnce(list []string, text string) []string {
 // unobservedStalls warns of repetitions without a readable kernel log.
 func unobservedStalls(c *records.Collection) []warning {
 	n, why := 0, ""
-	for _, one := range c.Series {
-		for _, cell := range c.Cells {
-			if samples := one.Cells[cell.ID()]; samples != nil {
-				for _, r := range samples.Records {
-					if r.Metric == raw.StallsUnobserved {
-						n, why = n+1, r.Error
-					}
-				}
+	for _, samples := range c.Each() {
+		for _, r := range samples.Records {
+			if r.Metric == raw.StallsUnobserved {
+				n, why = n+1, r.Error
 			}
 		}
 	}

@@ -176,7 +176,7 @@ func Judge(sizes []MeasuredSize, limit float64) SLOResult {
 			break
 		}
 	}
-	c.Verdict = verdict(c)
+	c.Verdict = sloVerdict(c)
 	return c
 }
 
@@ -194,11 +194,11 @@ func strictest(judged []SLOResult) SLOResult {
 	all.Unclear = slices.DeleteFunc(all.Unclear, func(n int) bool { return all.ViolatedAt != 0 && n >= all.ViolatedAt })
 	slices.Sort(all.Unclear)
 	all.Unclear = slices.Compact(all.Unclear)
-	all.Verdict = verdict(all)
+	all.Verdict = sloVerdict(all)
 	return all
 }
 
-func verdict(c SLOResult) string {
+func sloVerdict(c SLOResult) string {
 	var parts []string
 	switch {
 	case c.ViolatedAt == 0 && len(c.Unclear) == 0:

@@ -296,29 +296,27 @@ func (s *Summary) connectionSection() doc.Section {
 		column(cpu, "Endpoint", "cpu direct", "straight to an endpoint"),
 		column(bytes, "Last", "bytes/s", "through one established connection to the last Service"), column(bytes, "Endpoint", "direct", "through one straight to an endpoint"),
 	}}
-	for _, cell := range s.Collected.Cells {
-		for _, one := range s.Collected.Series {
-			samples := one.Cells[cell.ID()]
-			if samples == nil || !samples.Has(raw.ConnectionsPerSecond) {
-				continue
-			}
-			row := []doc.Cell{s.SeriesCell(one.Name), doc.Int(cell.Services), endpointsCell(cell), settingsCell(cell)}
-			for _, part := range []struct {
-				metric raw.Metric
-				spots  []string
-			}{{raw.ConnectionsPerSecond, []string{"first", "middle", "last"}}, {raw.ConnectionCPU, []string{"first", "last"}}, {raw.Throughput, []string{"last"}}} {
-				positions := samples.PositionsOf(part.metric, "")
-				for _, spot := range part.spots {
-					var values estimate.Sample
-					if i := slices.IndexFunc(positions, func(p int) bool { return spotName(positions, p) == spot }); i >= 0 {
-						values = samples.Packets(part.metric, "", positions[i])
-					}
-					row = append(row, connectionCell(values, part.metric))
-				}
-				row = append(row, connectionCell(samples.ToTarget(part.metric, "", raw.TargetEndpoint, false), part.metric))
-			}
-			t.Add(row...)
+	for one, samples := range s.Collected.Each() {
+		if !samples.Has(raw.ConnectionsPerSecond) {
+			continue
 		}
+		cell := samples.Cell
+		row := []doc.Cell{s.SeriesCell(one.Name), doc.Int(cell.Services), endpointsCell(cell), settingsCell(cell)}
+		for _, part := range []struct {
+			metric raw.Metric
+			spots  []string
+		}{{raw.ConnectionsPerSecond, []string{"first", "middle", "last"}}, {raw.ConnectionCPU, []string{"first", "last"}}, {raw.Throughput, []string{"last"}}} {
+			positions := samples.PositionsOf(part.metric, "")
+			for _, spot := range part.spots {
+				var values estimate.Sample
+				if i := slices.IndexFunc(positions, func(p int) bool { return spotName(positions, p) == spot }); i >= 0 {
+					values = samples.Packets(part.metric, "", positions[i])
+				}
+				row = append(row, connectionCell(values, part.metric))
+			}
+			row = append(row, connectionCell(samples.ToTarget(part.metric, "", raw.TargetEndpoint, false), part.metric))
+		}
+		t.Add(row...)
 	}
 	if len(t.Rows) > 0 {
 		out.Add(doc.Block{On: doc.Page | doc.Markdown, Soft: true, Note: "TCP connections without keep-alive from client pods through the node to other pods, as many as possible. " +
