@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -98,7 +99,7 @@ func (f *publishedFlags) run(cmd *cobra.Command, s streams, names []string) erro
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.Name, err)
 		}
-		fmt.Fprintf(s.err, "%s: %s %s\n", c.Name, r.Verdict, r.Why)
+		fmt.Fprintf(s.err, "%s: %s\n", c.Name, strings.TrimSuffix(string(r.Verdict)+": "+r.Why, ": "))
 		results = append(results, r)
 		document := results.Document() // after each claim, for one who interrupts the next
 		if err := errors.Join(writePage(filepath.Join(f.out, "index.html"), document.Page), writePage(filepath.Join(f.out, "published.md"), document.Markdown)); err != nil {

@@ -28,18 +28,20 @@ func (d *Diff) Markdown(w io.Writer) error {
 	return (&doc.Document{Title: d.title(), Sections: []doc.Section{d.Section("Result")}}).Markdown(w)
 }
 
-// Section has the verdict and the figures that differ, and the rest folded.
+// Section has the verdict and the figures that differ, and the rest folded: not on a terminal, which folds nothing.
 func (d *Diff) Section(title string) doc.Section {
 	s := doc.Section{ID: "measured", Title: title}
 	differ := d.tableOf(func(r Delta) bool { return r.Verdict == Slower || r.Verdict == Faster })
 	s.Add(doc.Block{Verdict: d.Verdict()}, doc.Block{Table: differ})
-	n := 0
-	all := d.tableOf(func(Delta) bool { n++; return n <= mostRows })
+	heading := "All " + doc.Plural(len(d.Rows), "figure")
+	n, all := 0, d.tableOf(func(Delta) bool { return true })
+	first := d.tableOf(func(Delta) bool { n++; return n <= mostRows })
 	if n > mostRows {
-		all.Note = fmt.Sprintf("The first %d of them; a page (--page) and -o json have all.", mostRows)
+		first.Note = fmt.Sprintf("The first %d of them; the page and the data (-o json) have all.", mostRows)
 	}
-	s.Add(doc.Block{Folded: true, Heading: "All " + doc.Plural(n, "figure"), Table: all, Facts: d.absent()},
-		doc.Block{Folded: true, Heading: "Conditions, caveats and method", Note: doc.Sentence(diffMethod, d), Facts: d.conditions(), List: d.caveats()})
+	s.Add(doc.Block{On: doc.Page, Folded: true, Heading: heading, Table: all, Facts: d.absent()},
+		doc.Block{On: doc.Markdown, Folded: true, Heading: heading, Table: first, Facts: d.absent()},
+		doc.Block{On: doc.Page | doc.Markdown, Folded: true, Heading: "Conditions, caveats and method", Note: doc.Sentence(diffMethod, d), Facts: d.conditions(), List: d.caveats()})
 	return s
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -84,7 +85,14 @@ func (t *Table) markdown(b *strings.Builder) {
 		}
 		b.WriteString("|\n")
 	}
-	line(func(i int) string { return mark(LowerFirst(t.Columns[i].Name), false) })
+	line(func(i int) string {
+		name := LowerFirst(t.Columns[i].Name)
+		same := func(c Column) bool { return c.Name == t.Columns[i].Name && c.Group != t.Columns[i].Group }
+		if slices.ContainsFunc(t.Columns, same) { // its group tells it from others, which a page shows above
+			name += ", " + t.Columns[i].Group
+		}
+		return mark(name, false)
+	})
 	line(func(int) string { return "---" })
 	for _, row := range t.Rows {
 		if t.heading(row) {

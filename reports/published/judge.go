@@ -30,7 +30,7 @@ type Result struct {
 	Title   string           `json:"title"`
 	Source  string           `json:"source"`
 	Verdict Verdict          `json:"verdict"`
-	Why     string           `json:"why,omitempty"` // of Cannot
+	Why     string           `json:"why,omitempty"` // what is missing; of Differs, what may explain it
 	Folder  string           `json:"folder,omitempty"`
 	Values  []Value          `json:"values,omitempty"`
 }
@@ -76,7 +76,7 @@ func Judge(c *published.Claim, dir string) (Result, error) {
 			v.Within = true
 		}
 		if !v.Within {
-			r.Verdict = Differs
+			r.Verdict, r.Why = Differs, c.Why
 		}
 		r.Values = append(r.Values, v)
 	}

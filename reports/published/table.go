@@ -55,12 +55,12 @@ func (r Results) Document() *doc.Document {
 func (r Result) section() doc.Section {
 	c := r.Claim
 	s := doc.Section{ID: r.Name, Title: r.Name + ": " + c.Title, Short: r.Name}
-	facts := [][2]string{{"source", c.Source + ", " + c.Date}, {"published", c.Published}}
-	why := ""
-	if r.Verdict == Differs {
-		why = c.Why
+	facts := [][2]string{{"source", c.Source + " (" + c.Date + ")"}, {"published", c.Published}}
+	because := "a difference may be due to"
+	if r.Verdict == Cannot {
+		because = "cannot run here"
 	}
-	for _, fact := range [][2]string{{"how", c.Method}, {"on", c.Hardware}, {"compared", c.Compared}, {"a difference may be due to", why}, {"run", r.Folder}} {
+	for _, fact := range [][2]string{{"how", c.Method}, {"on", c.Hardware}, {"compared", c.Compared}, {because, r.Why}, {"run", r.Folder}} {
 		if fact[1] != "" {
 			facts = append(facts, fact)
 		}

@@ -104,18 +104,12 @@ func (r *Review) document() *doc.Document {
 	return d
 }
 
-// costs has the figures that differ. Of the verdict on them it keeps the counts: the rest is in the table or above. A terminal
-// has no other figures, which are on the page.
+// costs has the figures that differ. Of the verdict on them it keeps the counts: the rest is in the table or above.
 func costs(d *diff.Diff, id, title string) doc.Section {
 	s := d.Section(title)
 	s.ID = id
 	counts := slices.DeleteFunc(s.Blocks[0].Verdict, func(l doc.Line) bool { return l.Level == doc.Bad })
 	s.Blocks[0].Verdict = counts[:1]
-	for i := range s.Blocks {
-		if s.Blocks[i].Folded {
-			s.Blocks[i].On = doc.Page | doc.Markdown
-		}
-	}
 	return s
 }
 
@@ -213,8 +207,14 @@ func (r *Review) functions() doc.Section {
 	if r.Unprofiled != "" {
 		note = "There are no profiles: " + r.Unprofiled + "."
 	}
+	if r.Unprofiled == "" && !slices.ContainsFunc(r.Moved, func(m profiles.Moved) bool { return len(m.Functions) > 0 }) {
+		note += " There is none."
+	}
 	s.Add(doc.Block{Soft: true, Note: note})
 	for _, m := range r.Moved {
+		if len(m.Functions) == 0 {
+			continue
+		}
 		heading := fmt.Sprintf("%s, %s, %s", m.After, profiles.KindText(m.Kind), records.SizesText([]records.Cell{m.Cell}))
 		s.Add(doc.Block{Folded: true, Heading: heading, Table: m.Table(mostMoved)})
 	}

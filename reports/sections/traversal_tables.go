@@ -296,6 +296,9 @@ func (s *Summary) connectionSection() doc.Section {
 		column(cpu, "Endpoint", "cpu direct", "straight to an endpoint"),
 		column(bytes, "Last", "bytes/s", "through one established connection to the last Service"), column(bytes, "Endpoint", "direct", "through one straight to an endpoint"),
 	}}
+	for _, i := range []int{5, 8} { // the middle, and the CPU time at the first: for Markdown it is wide enough
+		t.Columns[i].On = doc.Page | doc.Terminal
+	}
 	for one, samples := range s.Collected.Each() {
 		if !samples.Has(raw.ConnectionsPerSecond) {
 			continue
