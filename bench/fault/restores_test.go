@@ -393,4 +393,10 @@ func TestOwnersOfAnElement(t *testing.T) {
 	if text, err := missing(nil); text != "" || err != nil {
 		t.Errorf("changed: %q, %v", text, err)
 	}
+	for text, want := range map[string]string{"10.96.0.2": "", "203.0.113.7": "it"} { // of a Service that is gone; of no Service
+		missing := r.unlessChanged(kernel.NftElement{Key: netip.MustParseAddr(text).AsSlice()}, func(*liveTable) (string, error) { return "it", nil })
+		if got, err := missing(nil); got != want || err != nil {
+			t.Errorf("%s: %q, %v; want %q", text, got, err, want)
+		}
+	}
 }

@@ -190,6 +190,7 @@ func TestNothingToRead(t *testing.T) {
 		"plan":    {"--churn", "1"},
 		"migrate": {"--from", "synclab/iptables-legacy", "--to", "synclab/iptables-nft"},
 		"serve":   {"--listen", "127.0.0.1:0"},
+		"inspect": {"../../bench/verify/inspect/testdata/nft.txt"},
 	}
 	read := 0
 	for _, cmd := range newRoot(streams{strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}}).Commands() {
