@@ -145,7 +145,6 @@ type reviewing struct {
 	pairs    [][2]string // of subjects, as given: with the folders of checkouts
 	names    [][2]string // of the same, in records
 	share    float64
-	shown    *terminal.Progress
 	result   review.Review
 }
 
