@@ -67,8 +67,8 @@ func (r *Faults) compete(ctx context.Context, d *activeFault) error {
 		return errors.New("no program could be started that writes rules: see the remarks")
 	}
 	r.start(d)
-	r.Host.OthersCommit.Store(true)
-	d.stops = append(d.stops, func() error { r.Host.OthersCommit.Store(false); return nil })
+	r.Host.OthersCommit.Add(1)
+	d.stops = append(d.stops, func() error { r.Host.OthersCommit.Add(-1); return nil })
 	for _, w := range writers {
 		d.stops = append(d.stops, r.keepWriting(d, w))
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -264,7 +265,7 @@ func (r *reviewing) imprecise(dir string) (cells []map[string]string, err error)
 	wide := false
 	for _, row := range d.Rows {
 		cells = append(cells, row.Cell.Params)
-		if r.result.Primary(&row) && row.Ratio != nil && !row.Exact {
+		if r.result.Primary(&row) && row.Ratio != nil && !row.Exact && !row.Before.Stopped && !row.After.Stopped {
 			wide = wide || row.Low == nil || *row.High-*row.Low > 2*r.share**row.Ratio
 		}
 	}
@@ -437,6 +438,9 @@ func (r *reviewing) write() error {
 	fmt.Fprintf(r.s.err, "review: %s, comment: %s\n", shell.Line(filepath.Join(r.out, reviewPage)), shell.Line(filepath.Join(r.out, reviewComment)))
 	if r.result.Bad() {
 		return fmt.Errorf("the head is worse, or does something else: see above")
+	}
+	if slices.ContainsFunc(r.result.Checks, func(c review.Check) bool { return c.Failed }) {
+		return &notCompared{errors.New("what both do was not compared to the end: see above")}
 	}
 	return nil
 }

@@ -40,6 +40,7 @@ of functions, and no absolute times, unless a claim is about their order of magn
 
   agrees           every value is within the bounds that the claim names
   differs          a value is not
+  undecided        a subject was stopped, and what is known does not decide
   cannot run here  and why: a kernel, a tool or a mode is missing
 
 Without a name it runs all. A claim that differs is a result: the exit status is 0.
@@ -136,8 +137,10 @@ func (f *publishedFlags) measure(ctx context.Context, s streams, c *published.Cl
 	switch {
 	case ctx.Err() != nil:
 		return reports.Result{}, ctx.Err()
-	case err != nil:
+	case err != nil && dir == "": // nothing was started
 		return reports.CannotRun(c, err.Error()), nil
+	case err != nil:
+		return reports.Result{}, fmt.Errorf("the run in %s: %w", shell.Line(dir), err)
 	}
 	return reports.Judge(c, dir)
 }

@@ -21,6 +21,8 @@ const (
 	Agrees  Verdict = "agrees"
 	Differs Verdict = "differs"
 	Cannot  Verdict = "cannot run here"
+	// Undecided: a subject was stopped, and the bound that is known leaves it open.
+	Undecided Verdict = "undecided"
 )
 
 // Result is what became of a claim.
@@ -50,7 +52,8 @@ type Value struct {
 	// AtLeast and AtMost: a subject was stopped, so that the value is a bound.
 	AtLeast bool `json:"at_least,omitempty"`
 	AtMost  bool `json:"at_most,omitempty"`
-	Within  bool `json:"within"`
+	// Verdict is Agrees, Differs or Undecided.
+	Verdict Verdict `json:"verdict"`
 }
 
 // CannotRun is the result of a claim that could not be measured.
@@ -71,16 +74,27 @@ func Judge(c *published.Claim, dir string) (Result, error) {
 		if err := v.measure(collected, e); err != nil {
 			return CannotRun(c, fmt.Sprintf("%s: %v", e.Say, err)), nil
 		}
-		v.Within = v.Measured >= e.From && !v.AtMost && (e.To == 0 || v.Measured <= e.To && !v.AtLeast)
-		if v.AtMost && e.From == 0 && v.Measured <= e.To {
-			v.Within = true
-		}
-		if !v.Within {
+		switch v.Verdict = v.verdict(); {
+		case v.Verdict == Differs:
 			r.Verdict, r.Why = Differs, c.Why
+		case v.Verdict == Undecided && r.Verdict == Agrees:
+			r.Verdict = Undecided
 		}
 		r.Values = append(r.Values, v)
 	}
 	return r, nil
+}
+
+// verdict compares the measured value with the bounds. A value that is only a bound itself may leave it open.
+func (v *Value) verdict() Verdict {
+	below, above := v.Measured < v.From, v.To != 0 && v.Measured > v.To
+	switch {
+	case below && !v.AtLeast, above && !v.AtMost:
+		return Differs
+	case v.AtLeast && (below || v.To != 0), v.AtMost && (above || v.From != 0):
+		return Undecided
+	}
+	return Agrees
 }
 
 // measure sets the measured value.

@@ -41,7 +41,7 @@ func TestJudge(t *testing.T) {
 		{"linear", growth, 0.7, 1.3, 0, Agrees},
 		{"not flat", growth, -0.3, 0.3, 0, Differs},
 		{"at most", value, 0, 100, 0, Agrees},
-		{"a stopped one may take longer", ratio, 1, 8, 10, Differs},
+		{"a stopped one may take longer", ratio, 1, 8, 10, Undecided},
 		{"and takes at least so long", ratio, 1, 0, 10, Agrees},
 		{"not measured", published.Expectation{Say: "none", Figure: "cold_start", Of: place("kube-proxy/ipvs", 0)}, 1, 2, 0, Cannot},
 		{"no profile", published.Expectation{Say: "none", Function: "f", Kind: "full", Of: &published.Place{}}, 1, 2, 0, Cannot},

@@ -25,20 +25,15 @@ func (r Results) Document() *doc.Document {
 			continue
 		}
 		for i, v := range one.Values {
-			name, title, verdict := doc.Text(one.Name), doc.Text(one.Title), doc.Text(string(one.Verdict))
+			name, title := doc.Text(one.Name), doc.Text(one.Title)
 			if i > 0 {
-				name, title, verdict = doc.Text(""), doc.Text(""), doc.Text("")
+				name, title = doc.Text(""), doc.Text("")
 			}
-			if one.Verdict == Differs && !v.Within {
-				verdict = doc.Text(string(Differs))
-			} else if one.Verdict == Differs {
-				verdict = doc.Text(string(Agrees))
-			}
-			t.Add(name, title, doc.Text(v.Say+": "+v.expected()), doc.Text(v.format(v.Published)), doc.Text(v.measured()), verdict)
+			t.Add(name, title, doc.Text(v.Say+": "+v.expected()), doc.Text(v.format(v.Published)), doc.Text(v.measured()), doc.Text(string(v.Verdict)))
 		}
 	}
 	var each []string
-	for _, v := range []Verdict{Agrees, Differs, Cannot} {
+	for _, v := range []Verdict{Agrees, Differs, Undecided, Cannot} {
 		if counts[v] > 0 {
 			each = append(each, fmt.Sprintf("%d: %s", counts[v], v))
 		}

@@ -31,8 +31,8 @@ type Host struct {
 	Mortal atomic.Bool
 	// Reacting: the current step makes isolated changes.
 	Reacting atomic.Bool
-	// OthersCommit: other programs write rules all the time, so that commits never stop.
-	OthersCommit atomic.Bool
+	// OthersCommit is how many other programs write rules all the time, so that commits never stop.
+	OthersCommit atomic.Int32
 	syncs        syncs
 	failed       failures
 	sockets      *socketlb.Balancer // of subject Cilium

@@ -311,7 +311,7 @@ func (r *Host) converged(ctx context.Context, idle func(context.Context) error) 
 		return err
 	}
 	quiet := func() error { return r.Harness.Watcher.Quiet(ctx, calm) }
-	if r.OthersCommit.Load() {
+	if r.OthersCommit.Load() > 0 {
 		quiet = func() error { return pass.Wait(ctx, calm) }
 	}
 	if err := quiet(); err != nil {
