@@ -54,6 +54,7 @@ func perform(ctx context.Context, lab *netns.Lab, a pass.Assignment, changes *li
 	err, exceeded = r.Host.Exceeded(err)
 	if err == nil {
 		r.Host.PeakMemory()
+		r.Host.SendHeap(ctx)
 	}
 	err = errors.Join(err, r.Faults.End(), r.Host.Stop())
 	if err == nil {

@@ -227,6 +227,9 @@ var (
 	// ProfileSamples is the number of samples in a profile, File. ProfileLost is the number of samples that were lost.
 	ProfileSamples = metric("profile_samples", "count", GroupSyncs, "samples in profiles")
 	ProfileLost    = metric("profile_lost", "count", GroupSyncs, "lost samples")
+	// HeapProfile is what the heap of the subject's process held when its repetition ended, after a collection: bytes in use.
+	// The profile is in File.
+	HeapProfile = metric("heap_profile", "B", GroupSizes, "heap in use when the repetition ended")
 	// ToolInput is one call of a tool, Method, whose standard input is in File: its duration.
 	ToolInput = metric("tool_input", "s", GroupSyncs, "call of a tool whose input was kept")
 	// SyncFailed is 1 for each sync that failed

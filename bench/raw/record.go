@@ -184,6 +184,9 @@ const (
 	HostKernel  = "host"
 )
 
+// HeapInUse is the kind of values of a heap profile that are bytes in use.
+const HeapInUse = "inuse_space"
+
 // ProfileField is the swept value that says whether a cell was measured while perf took samples: ProfileOn or ProfileOff.
 // Cells without it ran without.
 const (

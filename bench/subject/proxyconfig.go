@@ -56,6 +56,7 @@ type Process struct {
 	Node                 string
 	Config, Kubeconfig   string // files
 	Metrics, Health      string // addresses
+	Profiling            bool   // it serves profiles of itself, if it can
 	Objects              *sim.Objects
 	SyncLog, EndpointLog string   // files of Synclab's own proxier, as the rest
 	Args                 []string // further arguments
@@ -95,6 +96,7 @@ func (s Spec) ForProcess(cfg *v1alpha1.KubeProxyConfiguration, p Process) *v1alp
 	maps.Copy(cfg.FeatureGates, gates)
 	cfg.HostnameOverride, cfg.ClientConnection.Kubeconfig = p.Node, p.Kubeconfig
 	cfg.MetricsBindAddress, cfg.HealthzBindAddress = p.Metrics, p.Health
+	cfg.EnableProfiling = cfg.EnableProfiling || p.Profiling
 	// The size of the conntrack table belongs to the machine. A namespace cannot set it, and kube-proxy exits if it
 	// fails to.
 	var zero int32

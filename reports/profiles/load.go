@@ -119,22 +119,31 @@ const (
 	mostFrames = 4_000_000
 )
 
-// add adds the profile of a repetition.
-func add(all []*Profile, run *records.Run, r records.Record) ([]*Profile, error) {
-	path := filepath.Join(run.Dir, raw.ProfilesFolder, filepath.Base(r.File))
+// readFile reads a profile, which another user may have written.
+func readFile(path string) (*pprof.Profile, error) {
 	content, err := outfile.Unpack(path, largest)
 	if err != nil {
-		return all, err
+		return nil, err
 	}
 	if err := bounded(content); err != nil {
-		return all, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	read, err := pprof.ParseUncompressed(content)
 	if err == nil {
 		err = read.CheckValid()
 	}
 	if err != nil {
-		return all, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return read, nil
+}
+
+// add adds the profile of a repetition.
+func add(all []*Profile, run *records.Run, r records.Record) ([]*Profile, error) {
+	path := filepath.Join(run.Dir, raw.ProfilesFolder, filepath.Base(r.File))
+	read, err := readFile(path)
+	if err != nil {
+		return all, err
 	}
 	if len(read.SampleType) != 2 {
 		return all, fmt.Errorf("%s: %d values in each sample, want 2: it is not a profile of synclab", path, len(read.SampleType))

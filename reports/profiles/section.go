@@ -48,6 +48,7 @@ type Report struct {
 	Top    []Top    `json:"top"` // at the largest sizes
 	Growth []Growth `json:"growth,omitempty"`
 	Cost   Cost     `json:"cost"`
+	Heaps  []Heap   `json:"heaps,omitempty"`
 	// Notes are what the profiles lack, such as the kernel's functions.
 	Notes []string `json:"notes,omitempty"`
 
@@ -61,6 +62,8 @@ func Read(c *records.Collection) (r *Report, problems []string) {
 		return nil, problems
 	}
 	r = &Report{largest: Largest(all), Growth: Grow(all)}
+	heaps, unread := readHeaps(c.Runs)
+	r.Heaps, problems = heaps, append(problems, unread...)
 	for _, p := range all {
 		r.Notes = append(r.Notes, p.Notes...)
 	}
@@ -144,6 +147,9 @@ func (r *Report) Section() doc.Section {
 		name := "flame-" + anchor(fmt.Sprintf("%s %s %d %d", p.Subject, p.Kind, p.Cell.Services, i))
 		out.Add(doc.Block{On: doc.Page, Plots: []doc.Plot{{Name: name, Title: "Flame graph: " + profileTitle(p), Markup: p.Flame(),
 			Caption: profileTitle(p) + ". Each box is a function, as wide as its share of the time; the boxes above it are the functions that it calls. Orange: kernel, red: tool, green: proxier."}}})
+	}
+	for _, h := range r.Heaps {
+		out.Add(doc.Block{Table: h.table()})
 	}
 	return out
 }

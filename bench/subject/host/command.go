@@ -42,7 +42,7 @@ func (r *Host) command() (path string, args, env []string, err error) {
 	build := r.Tools.Programs[r.About.Program()]
 	p := subject.Process{
 		Program: build.Path, Version: build.Version, Node: pass.NodeName(r.World.Objects()), Kubeconfig: kubeconfigFile,
-		Metrics: metricsAddress, Health: HealthAddress, Objects: r.World.Objects(), SyncLog: r.syncLogFile(), EndpointLog: r.endpointLog(),
+		Metrics: metricsAddress, Health: HealthAddress, Profiling: r.ProfileFile != "", Objects: r.World.Objects(), SyncLog: r.syncLogFile(), EndpointLog: r.endpointLog(),
 		Args: r.ProxyArgs, Families: r.Served, Policy: r.policy(), Burst: r.Scenario.Proxy.Burst,
 	}
 	cfg := r.About.ForProcess(r.Config, p)
