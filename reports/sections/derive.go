@@ -41,11 +41,14 @@ func medianOf(values estimate.Sample) *float64 {
 	return &m
 }
 
+// burst is how long changes are one burst, in seconds: the default minSyncPeriod.
+const burst = 1.0
+
 // BusyShares returns one value for each repetition with churn: sync time divided by the time from the first change's
 // due time until the last change is visible. Families sync one after the other in one process, so their durations add
-// up.
+// up. A repetition whose changes were all due within burst has none: one sync may take them all, however idle it is else.
 func BusyShares(samples *records.Samples) estimate.Sample {
-	type span struct{ from, to float64 }
+	type span struct{ from, to, lastDue float64 }
 	spans := map[records.Repetition]span{}
 	for _, r := range samples.Records {
 		if r.Metric != raw.NetworkProgrammingLatency {
@@ -54,9 +57,9 @@ func BusyShares(samples *records.Samples) estimate.Sample {
 		key := records.Repetition{Run: r.Run, Rep: r.Rep}
 		s, ok := spans[key]
 		if !ok {
-			s = span{r.At - r.Value, r.At}
+			s = span{r.At - r.Value, r.At, r.At - r.Value}
 		}
-		spans[key] = span{min(s.from, r.At-r.Value), max(s.to, r.At)}
+		spans[key] = span{min(s.from, r.At-r.Value), max(s.to, r.At), max(s.lastDue, r.At-r.Value)}
 	}
 	busy := map[records.Repetition]float64{}
 	for _, r := range samples.Records {
@@ -69,7 +72,7 @@ func BusyShares(samples *records.Samples) estimate.Sample {
 	}
 	shares := estimate.Sample{}
 	for key, s := range spans {
-		if s.to > s.from {
+		if s.lastDue-s.from > burst {
 			shares[key] = []float64{min(1, busy[key]/(s.to-s.from))}
 		}
 	}
