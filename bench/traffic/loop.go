@@ -1,7 +1,6 @@
 package traffic
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -60,10 +59,13 @@ type looper struct {
 func (o Loop) run(clock monotonic, responder int) (Looped, error) {
 	l := &looper{Loop: o, clock: clock, ports: sourcePorts{addrs: o.From, next: rand.IntN(1 << 20)}, done: Looped{By: map[netip.AddrPort]int{}}}
 	apart, err := l.softirqsApart()
-	before := spent(responder, apart)
-	if err != nil || before == 0 {
-		return Looped{}, cmp.Or(err, errors.New("the CPU time of the responder's thread cannot be read"))
+	if _, readable := threadClock(responder); err == nil && readable != nil {
+		err = fmt.Errorf("CPU time of the responder's thread: %w", readable)
 	}
+	if err != nil {
+		return Looped{}, err
+	}
+	before := spent(responder, apart)
 	var group errgroup.Group
 	began := clock.now()
 	for range o.Clients {
@@ -217,16 +219,23 @@ func (l *looper) softirqsApart() (apart bool, err error) {
 	return apart, err
 }
 
-// threadTime returns the user and system time of a thread of this process, or 0 if there is none; thread 0: the calling one.
+// threadTime returns the user and system time of a thread of this process; thread 0: the calling one. It may be 0 for some
+// ms where the kernel counts in ticks, as User-mode Linux does.
 func threadTime(thread int) time.Duration {
+	t, _ := threadClock(thread)
+	return t
+}
+
+// threadClock is threadTime with an error, of a thread that is not there.
+func threadClock(thread int) (time.Duration, error) {
 	clock := int32(unix.CLOCK_THREAD_CPUTIME_ID)
 	if thread != 0 {
 		const perThread, scheduler = 4, 2 // CPUCLOCK_PERTHREAD_MASK and CPUCLOCK_SCHED; see pthread_getcpuclockid(3)
 		clock = int32(^thread<<3 | perThread | scheduler)
 	}
 	var t unix.Timespec
-	_ = unix.ClockGettime(clock, &t)
-	return time.Duration(t.Nano())
+	err := unix.ClockGettime(clock, &t)
+	return time.Duration(t.Nano()), err
 }
 
 // softirqTime returns the machine's time in soft interrupts so far, in ticks of 10 ms.
