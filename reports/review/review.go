@@ -98,7 +98,7 @@ func (r *Review) document() *doc.Document {
 	}
 	same.Add(doc.Block{Table: checks})
 	repeat := doc.Section{ID: "repeat", Title: "Repeat it"}
-	facts := slices.Concat([][2]string{{"took", (time.Duration(r.Took) * time.Second).String()}}, r.Measured.Before.HostList(), r.Digests)
+	facts := slices.Concat([][2]string{{"took", (time.Duration(r.Took) * time.Second).String()}}, r.Measured.Before.VersionList(), r.Digests)
 	repeat.Add(doc.Block{Code: r.Command}, doc.Block{Facts: facts})
 	d.Sections = append(d.Sections, same, repeat)
 	return d

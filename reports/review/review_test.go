@@ -49,7 +49,7 @@ func TestVerdict(t *testing.T) {
 				t.Fatal(err)
 			}
 			text := strings.ReplaceAll(b.String(), "`", "")
-			for _, want := range append(c.want, "kube-proxy: v1.37.2 against v1.36.3", "synclab pr", c.check.Result) {
+			for _, want := range append(c.want, "kube-proxy: v1.37.2 against v1.36.3", "synclab pr", "kernel: 6.18.0", c.check.Result) {
 				if !strings.Contains(text, want) {
 					t.Errorf("the comment lacks %q:\n%.3000s", want, text)
 				}
