@@ -16,6 +16,8 @@ import (
 	"synclab/proxier/iptables"
 	"synclab/proxier/kernel"
 	"synclab/scenarios"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 func init() {
@@ -110,19 +112,24 @@ func (r *Faults) makeTable(ctx context.Context, d *activeFault) error {
 	return nil
 }
 
-// makePods makes the chains of pods. Their addresses are of the range for benchmarks (RFC 2544): no pod of the lab has them.
+// makePods makes the chains of pods. Their addresses are of the ranges for benchmarks (RFC 2544, RFC 5180): no pod of the
+// lab has them.
 func makePods(ctx context.Context, tools iptablesOf, pods int) error {
+	pod, client := "198.18.%d.%d/32", "198.19.%d.0/24"
+	if tools.family == corev1.IPv6Protocol {
+		pod, client = "2001:2::%x:%x/128", "2001:2:0:%x::/64"
+	}
 	for from := 0; from < pods; from += podsAtOnce {
 		var chains, rules strings.Builder
 		if from == 0 {
 			fmt.Fprintf(&chains, ":%s - [0:0]\n", standingPods)
 			fmt.Fprintf(&rules, "-A FORWARD -j %s\n", standingPods)
 		}
-		for pod := from; pod < min(from+podsAtOnce, pods); pod++ {
-			fmt.Fprintf(&chains, ":%s%d - [0:0]\n", standingPod, pod)
-			fmt.Fprintf(&rules, "-A %s -d 198.18.%d.%d/32 -j %s%d\n", standingPods, pod>>8&255, pod&255, standingPod, pod)
+		for n := from; n < min(from+podsAtOnce, pods); n++ {
+			fmt.Fprintf(&chains, ":%s%d - [0:0]\n", standingPod, n)
+			fmt.Fprintf(&rules, "-A %s -d "+pod+" -j %s%d\n", standingPods, n>>8&255, n&255, standingPod, n)
 			for i := range rulesOfPod - 1 {
-				fmt.Fprintf(&rules, "-A %s%d -s 198.19.%d.0/24 -p tcp -m tcp --dport %d -j ACCEPT\n", standingPod, pod, i, 8000+i)
+				fmt.Fprintf(&rules, "-A %s%d -s "+client+" -p tcp -m tcp --dport %d -j ACCEPT\n", standingPod, n, i, 8000+i)
 			}
 		}
 		if _, err := tools.run(ctx, "restore", strings.NewReader("*filter\n"+chains.String()+rules.String()+"COMMIT\n"), "--noflush"); err != nil {
