@@ -10,14 +10,14 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"synclab/bench/lab/netns"
 	"synclab/bench/pass"
 	"synclab/bench/raw"
 	"synclab/proxier/iptables"
 	"synclab/proxier/kernel"
 	"synclab/scenarios"
-
-	corev1 "k8s.io/api/core/v1"
 )
 
 func init() {

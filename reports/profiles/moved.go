@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"synclab/bench/lab/profile"
 	"synclab/reports/doc"
 	"synclab/reports/records"
 )
@@ -34,7 +35,7 @@ type MovedFunction struct {
 const (
 	leastMoved = 0.01 // of a sync
 	// sigmas is how many standard errors a change of samples must have. A count of samples is a Poisson count. Of a hundred
-	// functions that did not change, one in four profiles shows one beyond three.
+	// functions that did not change, one is beyond three in one of four comparisons.
 	sigmas = 3.0
 )
 
@@ -64,7 +65,7 @@ func compare(a, b *Profile) Moved {
 	for side, p := range []*Profile{a, b} {
 		for _, f := range p.Functions {
 			k := key{f.Name, f.Object, f.Origin}
-			if f.Origin == Origins[0] { // the same kernel, whatever called it
+			if f.Origin == profile.Kernel { // the same kernel, whatever called it
 				k.object = ""
 			}
 			one := byKey[k]

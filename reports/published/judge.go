@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"synclab/bench/lab/profile"
+	"synclab/bench/raw"
 	"synclab/reports/comparison"
 	"synclab/reports/estimate"
 	"synclab/reports/profiles"
@@ -157,7 +158,7 @@ func matches(p *published.Place, cell records.Cell) bool {
 			return false
 		}
 	}
-	return cell.Params["profile"] != "on"
+	return cell.Params[raw.ProfileField] != raw.ProfileOn
 }
 
 // at returns a figure at a place, and the Services there. Of a figure that there is several times, such as one for each
