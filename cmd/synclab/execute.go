@@ -85,12 +85,13 @@ func measureShown(ctx context.Context, s streams, o runOptions, also func(bench.
 	if o.json {
 		show = terminal.NewEvents(s.out).Progress
 	}
-	options := o.options(s, func(p bench.Progress) { show(p); also(p) })
+	o.unsampled = true
 	if o.precision > 0 {
-		options.Until = &bench.Until{Precision: o.precision, Budget: o.budget, Imprecise: func(dir string) ([]map[string]string, error) {
+		o.until = &bench.Until{Precision: o.precision, Budget: o.budget, Imprecise: func(dir string) ([]map[string]string, error) {
 			return imprecise(dir, o.precision)
 		}}
 	}
+	options := o.options(s, func(p bench.Progress) { show(p); also(p) })
 	if o.dryRun {
 		return nil, showShard(s.out, options)
 	}
@@ -145,8 +146,15 @@ func (o *runOptions) options(s streams, show func(bench.Progress)) bench.Execute
 		Scenario: o.scenario, Objects: o.objects, Live: o.live, Subjects: o.subjects, Reps: o.reps, Out: o.out, Force: o.force,
 		ProxyConfig: o.config, Command: commandLine(os.Args), WorkerArgs: []string{worker}, ProxyArgs: []string{"proxy"},
 		Progress: show, Stderr: s.err, Feed: o.feed, KubeProxy: o.kubeProxy, ExecConfig: o.execConfig, ExecEnv: o.execEnv, MaxMemory: o.maxMemory, Kernels: o.kernels,
-		Shard: o.shard, Shards: o.shards, Profile: o.profile,
+		Shard: o.shard, Shards: o.shards, Profile: o.profile, OnlyProfiled: !o.unsampled, Until: o.until,
 	}
+}
+
+// runOnly runs without a report.
+func (o *runOptions) runOnly(ctx context.Context, s streams) (dir string, err error) {
+	shown := terminal.NewProgress(s.err)
+	defer shown.End()
+	return bench.Execute(ctx, o.options(s, shown.Show))
 }
 
 // imprecise returns the swept values of the cells of a run that need more repetitions.

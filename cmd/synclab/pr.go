@@ -198,17 +198,10 @@ func (f *prFlags) run(cmd *cobra.Command, s streams) (err error) {
 }
 
 // execute runs subjects in a folder of the review, and adds the digest of its records.
-func (r *reviewing) execute(ctx context.Context, folder string, o runOptions, change func(*bench.ExecuteOptions)) (dir string, err error) {
+func (r *reviewing) execute(ctx context.Context, folder string, o runOptions) (dir string, err error) {
 	o.feed, o.out, o.force, o.config = raw.FeedAPI, filepath.Join(r.out, folder), r.force, config.New()
-	shown := terminal.NewProgress(r.s.err)
-	options := o.options(r.s, shown.Show)
-	if change != nil {
-		change(&options)
-	}
 	fmt.Fprintf(r.s.err, "%s:\n", folder)
-	dir, err = bench.Execute(ctx, options)
-	shown.End()
-	if err != nil {
+	if dir, err = o.runOnly(ctx, r.s); err != nil {
 		return dir, notMeasured(r.s, dir, fmt.Errorf("%s: %w", folder, err))
 	}
 	digest, err := upstream.Digest(filepath.Join(dir, raw.RecordsFile))
@@ -226,19 +219,14 @@ func (r *reviewing) subjects() (all []string) {
 
 // measureAll measures the matrix, large sizes and profiles.
 func (r *reviewing) measureAll(ctx context.Context, thresholds diff.Options) error {
-	cells, err := r.scenario.Cells()
+	largest, err := largestCell(r.scenario)
 	if err != nil {
-		return badInput(err)
+		return err
 	}
-	var sizes []records.Cell
-	for _, cell := range cells {
-		sizes = append(sizes, records.Cell{Services: cell.Scenario.Shape.Services})
-	}
-	r.result.Primary = review.Primary(sizes)
+	r.result.Primary = review.Primary(largest.Shape.Services)
 	thresholds.OneRun, thresholds.Pairs, thresholds.Primary = true, r.names, r.result.Primary
-	dir, err := r.execute(ctx, "measured", runOptions{scenario: r.scenario, subjects: r.subjects()}, func(o *bench.ExecuteOptions) {
-		o.Until = &bench.Until{Precision: r.share, Budget: r.budget, Imprecise: func(dir string) ([]map[string]string, error) { return r.imprecise(dir) }}
-	})
+	until := &bench.Until{Precision: r.share, Budget: r.budget, Imprecise: r.imprecise}
+	dir, err := r.execute(ctx, "measured", runOptions{scenario: r.scenario, subjects: r.subjects(), until: until})
 	if err != nil {
 		return err
 	}
@@ -252,7 +240,7 @@ func (r *reviewing) measureAll(ctx context.Context, thresholds diff.Options) err
 			}
 		}
 	}
-	return r.profile(ctx)
+	return r.profile(ctx, largest)
 }
 
 // imprecise returns all cells while the interval of a main ratio is wider than wanted: they have the same number of
@@ -275,13 +263,19 @@ func (r *reviewing) imprecise(dir string) (cells []map[string]string, err error)
 	return cells, nil
 }
 
-// lastCell is the scenario of the largest cell.
-func lastCell(s *scenarios.Scenario) (*scenarios.Scenario, error) {
+// largestCell is the scenario of the cell with the most Services, the last one of several.
+func largestCell(s *scenarios.Scenario) (*scenarios.Scenario, error) {
 	cells, err := s.Cells()
 	if err != nil {
 		return nil, badInput(err)
 	}
-	return &cells[len(cells)-1].Scenario, nil
+	largest := &cells[0].Scenario
+	for i := range cells {
+		if c := &cells[i].Scenario; c.Shape.Services >= largest.Shape.Services {
+			largest = c
+		}
+	}
+	return largest, nil
 }
 
 // observe measures a large size once.
@@ -290,11 +284,11 @@ func (r *reviewing) observe(ctx context.Context, size scenarios.Sizes, sets []st
 	if err != nil {
 		return err
 	}
-	if scenario, err = lastCell(scenario); err != nil {
+	if scenario, err = largestCell(scenario); err != nil {
 		return err
 	}
 	folder := fmt.Sprintf("observed-%d-by-%d", size.Services, size.Endpoints)
-	dir, err := r.execute(ctx, folder, runOptions{scenario: scenario, subjects: r.subjects(), reps: 1, maxTime: largeTime}, nil)
+	dir, err := r.execute(ctx, folder, runOptions{scenario: scenario, subjects: r.subjects(), reps: 1, maxTime: largeTime})
 	if err != nil {
 		return err
 	}
@@ -304,16 +298,12 @@ func (r *reviewing) observe(ctx context.Context, size scenarios.Sizes, sets []st
 }
 
 // profile takes a profile of each subject in the largest cell.
-func (r *reviewing) profile(ctx context.Context) error {
+func (r *reviewing) profile(ctx context.Context, largest *scenarios.Scenario) error {
 	if err := profile.Check(); err != nil {
 		r.result.Unprofiled = err.Error()
 		return nil
 	}
-	scenario, err := lastCell(r.scenario)
-	if err != nil {
-		return err
-	}
-	dir, err := r.execute(ctx, "profiled", runOptions{scenario: scenario, subjects: r.subjects(), reps: 1, profile: true}, func(o *bench.ExecuteOptions) { o.OnlyProfiled = true })
+	dir, err := r.execute(ctx, "profiled", runOptions{scenario: largest, subjects: r.subjects(), reps: 1, profile: true})
 	if err != nil {
 		return err
 	}
@@ -404,7 +394,7 @@ func (r *reviewing) packets(ctx context.Context, mode string, pair [2]string) (c
 	if err != nil {
 		return check, err
 	}
-	dir, err := r.execute(ctx, "packets-"+mode, runOptions{scenario: scenario, subjects: pair[:], reps: 1}, nil)
+	dir, err := r.execute(ctx, "packets-"+mode, runOptions{scenario: scenario, subjects: pair[:], reps: 1})
 	if err != nil {
 		return check, err
 	}
@@ -413,21 +403,25 @@ func (r *reviewing) packets(ctx context.Context, mode string, pair [2]string) (c
 		return check, err
 	}
 	answers := sections.Summarize(runs, comparison.ReportSLOs).PacketAnswers()
-	check.Result = fmt.Sprintf("%s, %s", doc.Plural(answers.Packets, "packet"), doc.Plural(answers.Unexplained, "difference"))
-	check.Differs = answers.Unexplained > 0 || answers.Looped > 0
-	check.Failed = !check.Differs && (answers.Packets == 0 || len(answers.Missing) > 0)
-	if answers.Looped > 0 {
-		check.Result += ", " + doc.Plural(answers.Looped, "packet") + " looped"
-	}
-	if unseen := answers.Unseen(); unseen != "" {
-		check.Result += "; " + unseen
+	check.Result = doc.Plural(answers.Packets, "packet")
+	switch err := verdictOfPackets(answers); {
+	case err == nil:
+		check.Result += ", 0 differences"
+		if unseen := answers.Unseen(); unseen != "" {
+			check.Result += "; " + unseen
+		}
+	default:
+		check.Failed = errors.As(err, new(*notCompared))
+		check.Differs = !check.Failed
+		check.Result += ": " + err.Error()
 	}
 	return check, nil
 }
 
 // write prints the review and writes its files.
 func (r *reviewing) write() error {
-	for name, write := range map[string]func(io.Writer) error{reviewPage: r.result.Page, reviewComment: r.result.Markdown, reviewData: r.result.JSON} {
+	data := func(w io.Writer) error { return terminal.Format("json").Write(w, &r.result, nil) }
+	for name, write := range map[string]func(io.Writer) error{reviewPage: r.result.Page, reviewComment: r.result.Markdown, reviewData: data} {
 		if err := writePage(filepath.Join(r.out, name), write); err != nil {
 			return err
 		}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"synclab/bench"
 	"synclab/bench/lab/shell"
 	"synclab/bench/raw"
 	"synclab/bench/subject"
@@ -129,11 +128,7 @@ func (f *publishedFlags) measure(ctx context.Context, s streams, c *published.Cl
 	if f.reps > 0 {
 		o.reps = f.reps
 	}
-	shown := terminal.NewProgress(s.err)
-	options := o.options(s, shown.Show)
-	options.OnlyProfiled = true
-	dir, err := bench.Execute(ctx, options)
-	shown.End()
+	dir, err := o.runOnly(ctx, s)
 	switch {
 	case ctx.Err() != nil:
 		return reports.Result{}, ctx.Err()

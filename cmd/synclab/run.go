@@ -37,11 +37,13 @@ type runOptions struct {
 	reps       int
 	precision  float64       // a share; 0: repeat reps times
 	budget     time.Duration // of the run, with precision
+	until      *bench.Until  // decides how often cells are repeated; nil: reps
 	out        string        // empty: a new folder in runs/
 	force      bool          // replace the run in out
 	config     *v1alpha1.KubeProxyConfiguration
 	configFile string // that config was read from; empty: kube-proxy's defaults
 	profile    bool   // sample where the time goes
+	unsampled  bool   // with profile: also measure without samples
 	dump       bool   // print the rules that were installed
 	shard      int    // from 0, of shards
 	shards     int    // 0: the whole run

@@ -1,8 +1,6 @@
 package review
 
 import (
-	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -20,11 +18,10 @@ import (
 // answer them.
 var Main = []string{comparison.FigureCold, comparison.FigureReaction, comparison.FigureCPU, comparison.FigureTotalRSS}
 
-// Primary returns a function that reports whether the verdict is about a row: a main figure of the largest of cells.
-func Primary(cells []records.Cell) func(*diff.Delta) bool {
-	largest := slices.MaxFunc(cells, func(a, b records.Cell) int { return cmp.Compare(a.Services, b.Services) })
+// Primary returns a function that reports whether the verdict is about a row: a main figure of the largest size.
+func Primary(services int) func(*diff.Delta) bool {
 	return func(r *diff.Delta) bool {
-		return r.Cell.Services == largest.Services && slices.Contains(Main, r.Figure)
+		return r.Cell.Services == services && slices.Contains(Main, r.Figure)
 	}
 }
 
@@ -70,13 +67,6 @@ func (r *Review) Markdown(w io.Writer) error { return r.document().Markdown(w) }
 
 // Page writes the page.
 func (r *Review) Page(w io.Writer) error { return r.document().Page(w) }
-
-// JSON writes the data.
-func (r *Review) JSON(w io.Writer) error {
-	lines := json.NewEncoder(w)
-	lines.SetIndent("", "  ")
-	return lines.Encode(r)
-}
 
 // mostMoved is the number of functions in a table, mostNamed that of figures in a line of the verdict.
 const mostMoved, mostNamed = 12, 8

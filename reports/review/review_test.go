@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"synclab/reports/diff"
-	"synclab/reports/records"
 	"synclab/reports/reportstest"
 )
 
@@ -19,7 +18,7 @@ func reviewed(t *testing.T, times float64, checks ...Check) *Review {
 	head.Base *= times
 	dir := filepath.Join(t.TempDir(), "run")
 	reportstest.Run{Scenario: "pull-request", Subjects: []reportstest.Subject{base, head}, Sizes: []int{1000, 4000}, Reps: 10, Churn: 60, Outside: true}.Write(t, dir)
-	primary := Primary([]records.Cell{{Services: 1000}, {Services: 4000}})
+	primary := Primary(4000)
 	measured, err := diff.Compare(dir, dir, diff.Options{OneRun: true, Pairs: [][2]string{{base.Name, head.Name}}, Primary: primary})
 	if err != nil {
 		t.Fatal(err)
