@@ -59,8 +59,9 @@ type faultForm struct {
 	// rules: rules must exist before it. Other faults may come before the first create: a cold start under a held lock
 	// is a valid scenario.
 	rules bool
-	// watch: it acts on all watches. Two such faults in one round act as one: the API cannot be down and stalled.
-	watch bool
+	// whole is what it takes hold of as a whole. Two faults of one such thing do not fit into one round: the API cannot
+	// be down and stalled, and a full conntrack table takes no stale entries.
+	whole string
 	// place and trial are of the library's scenario faults: where the kind comes there, from light to heavy, and its
 	// steps. "go test ./scenarios -args -update" writes them into library/faults.yaml.
 	place int
@@ -94,26 +95,26 @@ var faultForms = []faultForm{
 		"- fault: {kind: delete, object: jump}", settled, "- fault: {kind: delete, object: jump, table: filter}", settled}},
 	{kind: FaultReference, rules: true, place: 17, trial: []string{"# External writes to the subject's rules.",
 		"- fault: reference", "- churn: {rate: 2, events: 10, kind: services}", settled, "- fault: clear", settled}},
-	{kind: FaultWatchDropped, rules: true, watch: true, place: 6, trial: []string{"# The API and its watches.",
+	{kind: FaultWatchDropped, rules: true, whole: "watches", place: 6, trial: []string{"# The API and its watches.",
 		"- fault: watch-dropped", "- churn: {rate: 2, events: 6}", settled}},
-	{kind: FaultWatchStalled, takes: "for", rules: true, watch: true, place: 7,
+	{kind: FaultWatchStalled, takes: "for", rules: true, whole: "watches", place: 7,
 		trial: []string{"- fault: {kind: watch-stalled, for: 5s}", "- churn: {rate: 2, events: 10}", settled}},
-	{kind: FaultRelist, rules: true, watch: true, place: 8,
+	{kind: FaultRelist, rules: true, whole: "watches", place: 8,
 		trial: []string{"- fault: relist", "- churn: {rate: 2, events: 6}", settled}},
 	{kind: FaultEventsDuplicated, takes: "times", place: 9,
 		trial: []string{"- fault: {kind: events-duplicated, times: 8}", "- churn: {rate: 4, events: 12, kind: mixed}", settled}},
 	{kind: FaultEventsReordered, takes: "times", place: 10,
 		trial: []string{"- fault: {kind: events-reordered, times: 8}", "- churn: {rate: 4, events: 12, kind: mixed}", settled}},
-	{kind: FaultSlicesFirst, takes: "for", watch: true, place: 11,
+	{kind: FaultSlicesFirst, takes: "for", whole: "watches", place: 11,
 		trial: []string{"- fault: {kind: slices-first, for: 5s}", "- churn: {rate: 2, events: 10, kind: services}", settled}},
-	{kind: FaultAPIDown, takes: "for", watch: true, place: 12,
+	{kind: FaultAPIDown, takes: "for", whole: "watches", place: 12,
 		trial: []string{"- fault: {kind: api-down, for: 5s}", "- churn: {rate: 2, events: 10}", settled}},
 	{kind: FaultKilled, rules: true, place: 16, trial: []string{"- churn: {rate: 10, events: 10}", "- fault: killed", settled}},
 	{kind: FaultMemoryLimit, takes: "for bytes", rules: true, place: 15,
 		trial: []string{"- fault: {kind: memory-limit, for: 8s, bytes: 67108864}", "- churn: {rate: 2, events: 16}", settled}},
-	{kind: FaultConntrackFull, takes: "for flows", rules: true, place: 14,
+	{kind: FaultConntrackFull, takes: "for flows", rules: true, whole: "conntrack", place: 14,
 		trial: []string{"- fault: {kind: conntrack-full, for: 5s}", "- churn: {rate: 2, events: 10}", settled}},
-	{kind: FaultConntrackStale, takes: "flows services", rules: true, place: 14,
+	{kind: FaultConntrackStale, takes: "flows services", rules: true, whole: "conntrack", place: 14,
 		trial: []string{"- fault: {kind: conntrack-stale, flows: 5000, services: 10}", "- churn: {rate: 2, events: 6}", settled}},
 	{kind: FaultAddresses, takes: "for", rules: true, place: 13, trial: []string{"# The node and the subject.",
 		"- fault: {kind: addresses, for: 5s}", "- churn: {rate: 2, events: 10}", settled}},

@@ -27,9 +27,10 @@ func (d *drawing) drawFaults(n int) []*Fault {
 	return faults
 }
 
-// excludes reports whether faults of kinds a and b in one round would act as only one of them.
+// excludes reports whether faults of kinds a and b do not fit into one round.
 func excludes(a, b string) bool {
-	return a == b || (&Fault{Kind: a}).form().watch && (&Fault{Kind: b}).form().watch
+	whole := (&Fault{Kind: a}).form().whole
+	return a == b || whole != "" && whole == (&Fault{Kind: b}).form().whole
 }
 
 // drawFault draws the fields of a fault of one kind.

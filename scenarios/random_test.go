@@ -45,7 +45,8 @@ func TestRandomIsValidAndReadsBack(t *testing.T) {
 func TestRandomHasEverything(t *testing.T) {
 	seen := map[string]bool{}
 	for _, s := range drawn(t, 300, RandomOptions{}) {
-		open := false // a fault that is not cleared yet
+		open := false      // a fault that is not cleared yet
+		var round []string // the faults since the last one was cleared
 		for i, step := range s.Steps {
 			seen[step.Kind()] = true
 			switch {
@@ -53,6 +54,12 @@ func TestRandomHasEverything(t *testing.T) {
 				seen[step.Fault.Kind] = true
 				seen[step.Fault.Kind+" "+step.Fault.Table+" "+step.Fault.Object] = true
 				open = step.Fault.Kind != FaultClear && i > 0
+				if slices.ContainsFunc(round, func(other string) bool { return excludes(step.Fault.Kind, other) }) {
+					t.Errorf("seed %d: step %d, %s, does not fit beside %v", s.Seed, i, step.Fault.Kind, round)
+				}
+				if round = append(round, step.Fault.Kind); !open {
+					round = nil
+				}
 				if f := step.Fault; f.Elements > 3000 || f.Rules > 200 {
 					t.Errorf("seed %d: step %d makes %d elements and %d rules: too slow for many seeds", s.Seed, i, f.Elements, f.Rules)
 				}
@@ -86,6 +93,17 @@ func TestRandomHasEverything(t *testing.T) {
 		if !seen[word] && word != "follow" && word != "probe" && word != "react" && word != "connections" && word != "migrate" { // need a real cluster, or two subjects; for measuring
 			t.Errorf("no seed has %s: draw it in random.go, or except it here", word)
 		}
+	}
+}
+
+func TestFaultsThatExcludeEachOther(t *testing.T) {
+	for _, pair := range [][2]string{{FaultAPIDown, FaultWatchStalled}, {FaultConntrackStale, FaultConntrackFull}, {FaultFlush, FaultFlush}} {
+		if !excludes(pair[0], pair[1]) {
+			t.Errorf("%s fits beside %s", pair[0], pair[1])
+		}
+	}
+	if excludes(FaultKilled, FaultFlush) {
+		t.Error("killed does not fit beside flush")
 	}
 }
 
