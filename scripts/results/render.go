@@ -34,6 +34,7 @@ func (m *measurement) render(o output, docs string) error {
 	}
 	var commands []string
 	for _, command := range m.part.Commands {
+		command = strings.TrimPrefix(command, "-")
 		commands = append(commands, "`synclab "+withoutFolder(m.values.expand(command, "runs/results/"+m.part.Name))+"`")
 	}
 	content = strings.TrimSpace(content) + "\n\n" + provenance(m.part.Name, run, commands)

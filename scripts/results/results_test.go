@@ -113,6 +113,10 @@ func TestMeasureOnce(t *testing.T) {
 	if err := m.measure(t.Context(), "later"); err == nil {
 		t.Error("a command that ends before it is ready: want an error")
 	}
+	m.part.Commands = []string{"-fail", "one"}
+	if err := m.measure(t.Context(), "later"); err != nil {
+		t.Errorf("a command whose verdict is bad: %v", err)
+	}
 	m.part.Commands = []string{"one", "fail"}
 	if err := m.measure(t.Context(), "later"); err == nil {
 		t.Error("a command that fails: want an error")
