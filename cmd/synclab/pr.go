@@ -26,6 +26,7 @@ import (
 	"synclab/reports/comparison"
 	"synclab/reports/diff"
 	"synclab/reports/doc"
+	"synclab/reports/estimate"
 	"synclab/reports/profiles"
 	"synclab/reports/records"
 	"synclab/reports/review"
@@ -254,7 +255,7 @@ func (r *reviewing) imprecise(dir string) (cells []map[string]string, err error)
 	for _, row := range d.Rows {
 		cells = append(cells, row.Cell.Params)
 		if r.result.Primary(&row) && row.Ratio != nil && !row.Exact && !row.Before.Stopped && !row.After.Stopped {
-			wide = wide || row.Low == nil || *row.High-*row.Low > 2*r.share**row.Ratio
+			wide = wide || row.Low == nil || row.RepetitionsAfter < estimate.Enough || *row.High-*row.Low > 2*r.share**row.Ratio
 		}
 	}
 	if !wide {

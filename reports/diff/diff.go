@@ -59,13 +59,13 @@ type Delta struct {
 	// Ratio is After divided by Before, as shown; nil if there is nothing to divide by.
 	Ratio *float64 `json:"ratio,omitempty"`
 	// Low and High bound the ratio with 95 % confidence, by ranks of the repetitions and the Scatter of runs; nil with
-	// fewer than 4 repetitions of each. They are not corrected for the other figures.
+	// fewer than 4 repetitions of each. Of two subjects, by their pairs; nil with fewer than estimate.LeastPairs. They are not corrected for the other figures.
 	Low  *float64 `json:"ratio_ci_low,omitempty"`
 	High *float64 `json:"ratio_ci_high,omitempty"`
 	// Scatter of runs in this figure, from a history; nil: estimate.UsualScatter.
 	Scatter *estimate.Scatter `json:"scatter,omitempty"`
 	// P is from a two-sided Mann-Whitney U test on the repetitions, or what the scatter of runs allows if that is more; of two
-	// subjects, from a sign test on the pairs. Adjusted is corrected for other Tests. Both are nil if the figure was compared
+	// subjects, from estimate.PairedP. Adjusted is corrected for other Tests. Both are nil if the figure was compared
 	// exactly, or not at all.
 	P        *float64 `json:"p,omitempty"`
 	Adjusted *float64 `json:"p_adjusted,omitempty"`

@@ -83,7 +83,14 @@ func (r *Delta) divide() {
 	if !ok {
 		return
 	}
-	if !r.steady() && r.design == estimate.Unpaired {
+	if r.design == estimate.Paired && ratio.P != nil {
+		p := estimate.PairedP(r.Before, r.After, 0)
+		ratio.P = &p
+		if low, high, ok := estimate.PairedInterval(r.Before, r.After); ok && ratio.Low == nil {
+			low, high = min(low, ratio.Value), max(high, ratio.Value)
+			ratio.Low, ratio.High = &low, &high
+		}
+	} else if !r.steady() && r.design == estimate.Unpaired {
 		r.scatter().Widen(&ratio)
 	}
 	r.Ratio, r.Low, r.High, r.P, r.ratio = &ratio.Value, ratio.Low, ratio.High, ratio.P, &ratio

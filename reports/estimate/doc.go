@@ -11,10 +11,11 @@
 //  3. ratio.go compares two estimates. Paired: subjects of one run take turns, so each repetition gives one ratio.
 //     Unpaired: the estimates are of two runs. All ratios between their repetitions are used, by ranks. Repetitions
 //     that were not interleaved are never paired.
-//  4. adjust.go adjusts p-values for multiple testing.
-//  5. fit.go fits lines and power laws in each repetition, with local exponents between neighbouring sizes.
-//  6. step.go compares neighbouring levels of a series of runs.
-//  7. share.go bounds the share of a rare event: 0 of n does not mean never.
+//  4. paired.go tests pairs of a few repetitions, which is what time allows where two builds are compared.
+//  5. adjust.go adjusts p-values for multiple testing.
+//  6. fit.go fits lines and power laws in each repetition, with local exponents between neighbouring sizes.
+//  7. step.go compares neighbouring levels of a series of runs.
+//  8. share.go bounds the share of a rare event: 0 of n does not mean never.
 //
 // # Which interval, and why
 //

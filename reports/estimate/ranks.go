@@ -27,9 +27,6 @@ func LeastP(na, nb int) float64 {
 	return min(1, 2*math.Exp(log(na)+log(nb)-log(na+nb)))
 }
 
-// LeastPairedP returns the smallest p-value of a sign test with so many pairs: all ratios on one side of 1.
-func LeastPairedP(pairs int) float64 { return min(1, 2*math.Pow(0.5, float64(pairs))) }
-
 // signP returns the p-value of a two-sided sign test, whose null hypothesis is that as many ratios are above 1 as
 // below. It matches MedianInterval.
 func signP(ratios []float64) float64 {

@@ -124,18 +124,6 @@ func (r Ratio) Precise(share float64) bool {
 	return r.Low != nil && *r.Low > 0 && max(*r.High/r.Value, r.Value / *r.Low) <= 1+share
 }
 
-// BeyondPairedP is BeyondP for estimates whose repetitions are pairs.
-func BeyondPairedP(a, b *Estimate, share float64) float64 {
-	ratios := a.ratios(b, Paired)
-	for i := range ratios {
-		ratios[i] /= 1 + share
-	}
-	if Median(ratios) <= 1 {
-		return 1
-	}
-	return signP(ratios)
-}
-
 // BeyondP returns the p-value for b exceeding a by more than a share; 1 if b does not even tend to.
 func BeyondP(a, b []float64, share float64) float64 {
 	allowed := slices.Clone(a)
