@@ -8,8 +8,9 @@ export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
-# Every run records the commit of its source. Without git, or in another user's checkout, there is none.
-COMMIT := $(shell git describe --always --dirty --abbrev=12 2>/dev/null)
+# Every run records the commit of its source. Without git, or in another user's checkout, there is none. Documents are no
+# part of the program.
+COMMIT := $(shell git describe --always --abbrev=12 2>/dev/null)$(shell git status --porcelain -- . ':!*.md' ':!docs' 2>/dev/null | grep -q . && echo -dirty)
 
 #: N         Services                                  default: the scenario's own
 N ?=

@@ -32,7 +32,8 @@ var (
 	diffMethod = template.Must(template.New("method").Funcs(doc.SentenceFuncs).Parse(
 		`Medians of the repetitions' medians (or 99th percentiles); n: repetitions with a value, before and after, the unit of tests and intervals. ` +
 			`{{if .Pairs}}Both took turns in each repetition, which makes pairs. Ratio: after over before, with the 95 % interval of the pairs’ median, below 6 pairs by Student’s t on logarithms. ` +
-			`p: twice the smaller one of Student’s t on logarithms and a sign test on the pairs; adjusted for the {{plural .Tests "test"}}, those of the primary figures and the others apart ({{.Correction}}); ` +
+			`p: twice the smaller one of Student’s t on logarithms and a sign test on the pairs; adjusted for the {{plural .Tests "test"}}, those of the main figures and the others apart ({{.Correction}}), and intervals are not: ` +
+			`one may exclude 1 where no difference is shown; ` +
 			`{{else}}Ratio: after over before, with its 95 % interval by ranks (Hodges-Lehmann; from 4 repetitions on), ` +
 			`widened by the scatter of runs{{with .Scattered}} (that of the history for {{plural . "figure"}}, else {{percent $.Usual}}){{else}} ({{percent .Usual}}; ` +
 			`--history takes that of earlier runs){{end}}. p: Mann-Whitney U, two-sided, ` +

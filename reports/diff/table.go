@@ -31,7 +31,7 @@ func (d *Diff) Markdown(w io.Writer) error {
 // Section has the verdict and the figures that differ, and the rest folded: not on a terminal, which folds nothing.
 func (d *Diff) Section(title string) doc.Section {
 	s := doc.Section{ID: "measured", Title: title}
-	differ := d.tableOf(func(r Delta) bool { return r.Verdict == Slower || r.Verdict == Faster })
+	differ := d.tableOf(func(r Delta) bool { return r.visible() })
 	s.Add(doc.Block{Verdict: d.Verdict()}, doc.Block{Table: differ})
 	heading := "All " + doc.Plural(len(d.Rows), "figure")
 	n, all := 0, d.tableOf(func(Delta) bool { return true })
@@ -43,6 +43,11 @@ func (d *Diff) Section(title string) doc.Section {
 		doc.Block{On: doc.Markdown, Folded: true, Heading: heading, Table: first, Facts: d.absent()},
 		doc.Block{On: doc.Page | doc.Markdown, Folded: true, Heading: "Conditions, caveats and method", Note: doc.Sentence(diffMethod, d), Facts: d.conditions(), List: d.caveats()})
 	return s
+}
+
+// visible reports whether a difference is shown that the printed ratio does not hide.
+func (r Delta) visible() bool {
+	return (r.Verdict == Slower || r.Verdict == Faster) && (r.Beyond || !r.Exact || r.Ratio == nil || FineRatio(*r.Ratio) != "1.00")
 }
 
 func (d *Diff) document() *doc.Document {
@@ -147,13 +152,18 @@ func (r Delta) ratioText() string {
 	return text
 }
 
-// RatioCell is the ratio with its interval, marked with ~ where no difference is shown.
+// RatioCell is the ratio with its interval, marked with ~ where no difference is shown, and with = where none as large as
+// the threshold is.
 func (r Delta) RatioCell() doc.Cell {
 	if r.Ratio == nil {
 		return doc.None()
 	}
 	text := r.ratioText()
-	if r.Verdict != Slower && r.Verdict != Faster {
+	switch r.Verdict {
+	case Slower, Faster:
+	case Same:
+		text = "= " + text
+	default:
 		text = "~ " + text
 	}
 	return doc.Cell{Text: text, Value: doc.Exact(*r.Ratio)}
@@ -206,9 +216,10 @@ func (d *Diff) Verdict() []doc.Line {
 	for _, r := range d.Beyond() {
 		out = append(out, doc.Line{Level: doc.Bad, Text: r.Sentence()})
 	}
-	counts := map[Verdict]int{}
+	counts, worse := map[Verdict]int{}, false
 	for _, r := range d.Rows {
 		counts[r.Verdict]++
+		worse = worse || r.Verdict == Slower && r.visible()
 	}
 	total := diffTotal{Figures: len(d.Rows), Beyond: len(out)}
 	for _, v := range []struct {
@@ -222,7 +233,7 @@ func (d *Diff) Verdict() []doc.Line {
 	}
 	level := doc.Good
 	switch {
-	case counts[Slower] > 0:
+	case worse:
 		level = doc.Care
 	case d.RepetitionsNeeded > 0:
 		level = doc.Info

@@ -84,9 +84,9 @@ func (r *Delta) divide() {
 		return
 	}
 	if r.design == estimate.Paired && ratio.P != nil {
-		p := estimate.PairedP(r.Before, r.After, 0)
+		p := estimate.PairedP(r.Before, r.After, 0, r.leastSpread())
 		ratio.P = &p
-		if low, high, ok := estimate.PairedInterval(r.Before, r.After); ok && ratio.Low == nil {
+		if low, high, ok := estimate.PairedInterval(r.Before, r.After, r.leastSpread()); ok && ratio.Low == nil {
 			low, high = min(low, ratio.Value), max(high, ratio.Value)
 			ratio.Low, ratio.High = &low, &high
 		}
@@ -102,6 +102,14 @@ func (r *Delta) scatter() estimate.Scatter {
 		return *r.Scatter
 	}
 	return estimate.UsualScatter
+}
+
+// leastSpread is the least scatter of the repetitions that is believed.
+func (r *Delta) leastSpread() float64 {
+	if r.of.Counted {
+		return 0
+	}
+	return estimate.LeastSpread
 }
 
 // steady reports whether runs have no scatter besides that of their repetitions: they count what the code decides.
@@ -145,13 +153,16 @@ func constant(values []float64) bool {
 
 // test computes the p-values of a difference, and of a difference beyond the threshold.
 func (r *Delta) test() {
-	if r.P == nil { // no ratio, or bounds: ranks can still be compared
+	if r.P == nil { // no ratio, or bounds: values can still be compared
 		p := estimate.RankP(r.va, r.vb)
+		if r.design == estimate.Paired && !r.Before.Stopped && !r.After.Stopped {
+			p = min(1, 2*min(p, estimate.ChangedP(r.Before, r.After, r.leastSpread())))
+		}
 		r.P = &p
 	}
 	if r.design == estimate.Paired {
 		if r.Threshold != nil && r.ratio != nil {
-			p := estimate.BeyondPairedP(r.Before, r.After, *r.Threshold)
+			p := estimate.BeyondPairedP(r.Before, r.After, *r.Threshold, r.leastSpread())
 			r.beyondP = &p
 		}
 		return

@@ -31,18 +31,18 @@ func TestPairedP(t *testing.T) {
 				for i := range ratios {
 					ratios[i] = noise(random)
 				}
-				if pairedP(ratios, 1) <= Level {
+				if pairedP(ratios, 1, LeastSpread) <= Level {
 					wrong++
 				}
 				for i := range ratios {
 					ratios[i] *= 10
 				}
-				if pairedP(ratios, 1) <= Level {
+				if pairedP(ratios, 1, LeastSpread) <= Level {
 					found++
 				}
 				a, b := ones(n), make([]float64, n)
 				copy(b, ratios)
-				if low, high, _ := PairedInterval(Of("x", "", Single(a...), 50), Of("x", "", Single(b...), 50)); low > 10 || high < 10 {
+				if low, high, _ := PairedInterval(Of("x", "", Single(a...), 50), Of("x", "", Single(b...), 50), LeastSpread); low > 10 || high < 10 {
 					missed++
 				}
 			}
@@ -64,4 +64,18 @@ func ones(n int) []float64 {
 		all[i] = 1
 	}
 	return all
+}
+
+// A cost that one side does not have at all has no ratio, and differs. Equal ones do not.
+func TestChangedP(t *testing.T) {
+	of := func(values ...float64) *Estimate { return Of("x", "s", Single(values...), 50) }
+	if p := ChangedP(of(3.6, 3.9, 3.7), of(0, 0, 0), LeastSpread); p > 0.01 {
+		t.Errorf("from 3.7 to 0: p = %g", p)
+	}
+	if p := ChangedP(of(0, 0, 0), of(0, 0.1, 0), LeastSpread); p <= Level {
+		t.Errorf("from 0 to 0.1 in one repetition of three: p = %g", p)
+	}
+	if p := ChangedP(of(3, 3, 3), of(3, 3, 3), 0); p != 1 {
+		t.Errorf("equal counts: p = %g", p)
+	}
 }

@@ -65,7 +65,7 @@ func compare(a, b *Profile) Moved {
 	for side, p := range []*Profile{a, b} {
 		for _, f := range p.Functions {
 			k := key{f.Name, f.Object, f.Origin}
-			if f.Origin == profile.Kernel { // the same kernel, whatever called it
+			if f.Origin != profile.Tool { // the same kernel, whatever called it, and two builds of one proxier
 				k.object = ""
 			}
 			one := byKey[k]
@@ -89,6 +89,18 @@ func compare(a, b *Profile) Moved {
 		return cmp.Or(cmp.Compare(math.Abs(y.Own[1]-y.Own[0]), math.Abs(x.Own[1]-x.Own[0])), cmp.Compare(x.Name, y.Name))
 	})
 	return m
+}
+
+// Unlike reports whether a profiled sync took much more or less time than the measured ones, before and after, in seconds.
+// Shares of functions may still be compared then, and times may not.
+func (m Moved) Unlike(measured [2]float64) bool {
+	const much = 1.25
+	for i, profiled := range m.Totals {
+		if ratio := profiled / measured[i]; measured[i] > 0 && (ratio > much || ratio < 1/much) {
+			return true
+		}
+	}
+	return false
 }
 
 // Table has the n functions whose time changed most.

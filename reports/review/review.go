@@ -10,6 +10,7 @@ import (
 	"synclab/reports/comparison"
 	"synclab/reports/diff"
 	"synclab/reports/doc"
+	"synclab/reports/estimate"
 	"synclab/reports/profiles"
 	"synclab/reports/records"
 )
@@ -74,7 +75,7 @@ const mostMoved, mostNamed = 12, 8
 func (r *Review) document() *doc.Document {
 	d := &doc.Document{Kind: "synclab pr", Title: fmt.Sprintf("%s: %s against %s", r.Program, r.Head, r.Base)}
 	verdict := doc.Section{ID: "verdict", Title: "Verdict"}
-	verdict.Add(doc.Block{Verdict: r.verdict()}, doc.Block{Table: r.primary()})
+	verdict.Add(doc.Block{Verdict: r.verdict()}, doc.Block{Table: r.primary()}, doc.Block{Folded: true, Heading: "What these figures are", Facts: r.meanings()})
 	d.Sections = append(d.Sections, verdict, costs(r.Measured, "measured", "What it costs"))
 	for _, o := range r.Observed {
 		cell := o.Rows[0].Cell
@@ -158,8 +159,7 @@ func figureNames() string {
 // primary is a table of the main figures: a row for each cell and mode, a column for each figure.
 func (r *Review) primary() *doc.Table {
 	t := &doc.Table{Title: "Head over base", Columns: []doc.Column{{Name: "Subject"}, {Name: "Size", Row: true}}}
-	figures := []string{comparison.FigureCold, comparison.FigureReaction, comparison.FigureNPL99, comparison.FigurePartial, comparison.FigureFull, comparison.FigureCPU, comparison.FigureTotalRSS}
-	for _, name := range figures {
+	for _, name := range mainTable {
 		t.Columns = append(t.Columns, doc.Column{Name: comparison.FigureOf(name).Text, Numeric: true})
 	}
 	type place struct {
@@ -177,7 +177,7 @@ func (r *Review) primary() *doc.Table {
 	}
 	for _, at := range places {
 		cells := []doc.Cell{doc.Text(at.subject), doc.Text(at.cell)}
-		for _, name := range figures {
+		for _, name := range mainTable {
 			cell, ok := ratios[at][name]
 			if !ok {
 				cell = doc.None()
@@ -186,8 +186,31 @@ func (r *Review) primary() *doc.Table {
 		}
 		t.Add(cells...)
 	}
-	t.Note = "With the 95 % interval; ~: no difference is shown."
+	t.Note = "With the 95 % interval; ~: no difference is shown, =: none as large as the threshold."
 	return t
+}
+
+// meanings are what the figures of the first table are.
+func (r *Review) meanings() (facts [][2]string) {
+	for _, name := range mainTable {
+		f := comparison.FigureOf(name)
+		facts = append(facts, [2]string{doc.LowerFirst(f.Text), f.Title})
+	}
+	return facts
+}
+
+// mainTable has the figures of the first table.
+var mainTable = []string{comparison.FigureCold, comparison.FigureReaction, comparison.FigureNPL99, comparison.FigurePartial, comparison.FigureFull, comparison.FigureCPU, comparison.FigureTotalRSS}
+
+// medians returns how long the syncs of a profile took in the repetitions without one.
+func (r *Review) medians(m profiles.Moved) (before, after *estimate.Estimate, ok bool) {
+	figure := []string{comparison.FigureCold, comparison.FigureFull, comparison.FigurePartial}[slices.Index(profiles.Kinds, m.Kind)]
+	for _, row := range r.Measured.Rows {
+		if row.Subject == m.After && row.Figure == figure && row.Cell.ID() == m.Cell.ID() && row.Before != nil && row.After != nil {
+			return row.Before, row.After, true
+		}
+	}
+	return nil, nil, false
 }
 
 // functions says which functions changed their share.
@@ -206,7 +229,13 @@ func (r *Review) functions() doc.Section {
 			continue
 		}
 		heading := fmt.Sprintf("%s, %s, %s", m.After, profiles.KindText(m.Kind), records.SizesText([]records.Cell{m.Cell}))
-		s.Add(doc.Block{Folded: true, Heading: heading, Table: m.Table(mostMoved)})
+		b := doc.Block{Folded: true, Heading: heading, Table: m.Table(mostMoved)}
+		if before, after, ok := r.medians(m); ok && m.Unlike([2]float64{before.Value, after.Value}) {
+			b.Heading += ": not a typical sync"
+			b.Table.Note = fmt.Sprintf("The measured medians are %s and %s, so compare shares of the sync, and not times.",
+				comparison.FigureValue(before, false), comparison.FigureValue(after, false))
+		}
+		s.Add(b)
 	}
 	return s
 }

@@ -6,7 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"synclab/reports/comparison"
 	"synclab/reports/diff"
+	"synclab/reports/profiles"
 	"synclab/reports/reportstest"
 )
 
@@ -79,4 +81,27 @@ func TestOthersBeyond(t *testing.T) {
 	if text := strings.Join(strings.Fields(b.String()), " "); !r.Bad() || !strings.Contains(text, want) || strings.Contains(text, "--reps") {
 		t.Errorf("bad is %t:\n%.2000s", r.Bad(), text)
 	}
+}
+
+// A profile is of one repetition. Where its syncs took another time than the measured ones, the review says so.
+func TestProfileOfAnUntypicalSync(t *testing.T) {
+	r := reviewed(t, 1)
+	for _, row := range r.Measured.Rows {
+		if row.Figure != comparison.FigureFull || row.Cell.Services != 4000 {
+			continue
+		}
+		for _, times := range []float64{1.1, 2} {
+			r.Moved = []profiles.Moved{{After: row.Subject, Cell: row.Cell, Kind: profiles.Kinds[1], Totals: [2]float64{row.Before.Value, times * row.After.Value},
+				Functions: []profiles.MovedFunction{{Name: "search"}}}}
+			var b bytes.Buffer
+			if err := r.Markdown(&b); err != nil {
+				t.Fatal(err)
+			}
+			if says := strings.Contains(b.String(), "not a typical sync"); says != (times > 1.25) {
+				t.Errorf("a profile of %g times the measured time: says so is %t", times, says)
+			}
+		}
+		return
+	}
+	t.Fatal("no full sync was measured")
 }
