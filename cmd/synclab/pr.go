@@ -45,6 +45,7 @@ type prFlags struct {
 	precision  string
 	budget     time.Duration
 	clusters   int
+	services   int
 	thresholds thresholdFlags
 	format     terminal.Format
 	out        string
@@ -107,6 +108,7 @@ if packets or rules differ.`,
 	flags.BoolVar(&f.large, "large", false, "also observe 44,000 Services with one endpoint and 5,000 on the same 50 pods, once, stopped after ten minutes")
 	flags.StringVar(&f.precision, "precision", "5%", "repeat until the 95 % interval of each main ratio is within this `share` of it")
 	flags.DurationVar(&f.budget, "budget", 40*time.Minute, budgetText+"; at least three repetitions are made")
+	flags.IntVar(&f.services, "services", 0, "`number` of Services of the largest size (default: the matrix's own, 10,000)")
 	flags.IntVar(&f.clusters, "clusters", 60, "`number` of random clusters whose rules are compared, in modes iptables-*")
 	f.thresholds.register(cmd, diff.DefaultThreshold)
 	f.format.Register(cmd, terminal.GitHub)
@@ -159,8 +161,8 @@ func (f *prFlags) run(cmd *cobra.Command, s streams) (err error) {
 	if r.share, err = parseShare(f.precision); err != nil || !(r.share > 0 && r.share < 1) {
 		return badUsage(cmd, "--precision %q: want a share such as 5%% or 0.05", f.precision)
 	}
-	if f.budget <= 0 || f.clusters < 0 {
-		return badUsage(cmd, "--budget %v, --clusters %d: want more than 0, and at least 0", f.budget, f.clusters)
+	if f.budget <= 0 || f.clusters < 0 || f.services < 0 {
+		return badUsage(cmd, "--budget %v, --clusters %d, --services %d: want more than 0, and the others at least 0", f.budget, f.clusters, f.services)
 	}
 	thresholds, err := f.thresholds.read(cmd)
 	if err != nil {
@@ -179,7 +181,7 @@ func (f *prFlags) run(cmd *cobra.Command, s streams) (err error) {
 	for _, pair := range r.pairs {
 		r.names = append(r.names, [2]string{subject.Named(pair[0]).Name, subject.Named(pair[1]).Name})
 	}
-	if r.scenario, err = loadScenario(cmd.Context(), f.matrix, nil, scenarios.Sizes{}); err != nil {
+	if r.scenario, err = loadScenario(cmd.Context(), f.matrix, nil, scenarios.Sizes{Services: f.services}); err != nil {
 		return err
 	}
 	began := time.Now()

@@ -261,10 +261,12 @@ func (r Delta) Sentence() string {
 	return doc.Sentence(diffBeyond, one)
 }
 
-// Short describes one row without its threshold: "synclab/nftables at 1,000 Services × 10: full sync 1.31× (1.22–1.40), 1.00 s
-// to 1.31 s".
+// Where is the row's subject and size: "synclab/nftables at 1,000 Services × 10".
+func (r Delta) Where() string { return r.Subject + " at " + records.ShortSizes([]records.Cell{r.Cell}) }
+
+// Short describes one row without these and its threshold: "full sync 1.31× (1.22–1.40), 1.00 s to 1.31 s".
 func (r Delta) Short() string {
-	return fmt.Sprintf("%s at %s: %s %s, %s to %s", r.Subject, records.ShortSizes([]records.Cell{r.Cell}), doc.LowerFirst(r.Name()), r.ratioText(),
+	return fmt.Sprintf("%s %s, %s to %s", doc.LowerFirst(r.Name()), r.ratioText(),
 		comparison.FigureValue(r.Before, false), comparison.FigureValue(r.After, false))
 }
 

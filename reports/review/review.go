@@ -109,8 +109,15 @@ func (r *Review) verdict() []doc.Line {
 	var out []doc.Line
 	say := func(level doc.Level, text string, of func(*diff.Delta) bool) {
 		var what []string
+		last := ""
 		for _, row := range r.Measured.Rows {
-			if of(&row) {
+			if !of(&row) {
+				continue
+			}
+			if where := row.Where(); where != last {
+				last = where
+				what = append(what, where+": "+row.Short())
+			} else {
 				what = append(what, row.Short())
 			}
 		}
@@ -129,6 +136,7 @@ func (r *Review) verdict() []doc.Line {
 	if len(out) == 0 {
 		out = append(out, doc.Line{Level: doc.Info, Text: "No difference is shown in the main figures (" + figureNames() + " at the largest size)."})
 	}
+	say(doc.Info, "Not precise enough for a verdict", func(row *diff.Delta) bool { return row.Verdict == diff.Unclear && r.Primary(row) })
 	say(doc.Bad, "Beyond the threshold, of the other figures", func(row *diff.Delta) bool { return row.Beyond && !r.Primary(row) })
 	if n := r.Measured.RepetitionsNeeded; n > 0 {
 		out = append(out, doc.Line{Level: doc.Care, Text: fmt.Sprintf("Some main figures had too few repetitions for a verdict: %d would suffice, with a larger --budget.", n)})
@@ -186,7 +194,7 @@ func (r *Review) primary() *doc.Table {
 		}
 		t.Add(cells...)
 	}
-	t.Note = "With the 95 % interval; ~: no difference is shown, =: none as large as the threshold."
+	t.Note = "With the 95 % interval; ~: no difference is shown, =: nor is there one as large as the threshold, " + diff.PercentText(diff.DefaultThreshold) + " unless set otherwise."
 	return t
 }
 
@@ -206,7 +214,8 @@ var mainTable = []string{comparison.FigureCold, comparison.FigureReaction, compa
 func (r *Review) medians(m profiles.Moved) (before, after *estimate.Estimate, ok bool) {
 	figure := []string{comparison.FigureCold, comparison.FigureFull, comparison.FigurePartial}[slices.Index(profiles.Kinds, m.Kind)]
 	for _, row := range r.Measured.Rows {
-		if row.Subject == m.After && row.Figure == figure && row.Cell.ID() == m.Cell.ID() && row.Before != nil && row.After != nil {
+		same := row.Cell.Services == m.Cell.Services && row.Cell.Endpoints == m.Cell.Endpoints
+		if same && row.Subject == m.After && row.Figure == figure && row.Before != nil && row.After != nil {
 			return row.Before, row.After, true
 		}
 	}
