@@ -124,6 +124,10 @@ func (v *Value) measure(c *records.Collection, e published.Expectation) error {
 	if !ok {
 		return fmt.Errorf("nothing to divide by: %s is %v", e.Figure, over.Value)
 	}
+	if low, high, ok := estimate.PairedInterval(over, of, estimate.LeastSpread); ok && ratio.Low == nil && !over.Stopped && !of.Stopped {
+		low, high = min(low, ratio.Value), max(high, ratio.Value)
+		ratio.Low, ratio.High = &low, &high
+	}
 	v.Unit, v.Measured, v.Low, v.High, v.AtMost = "", ratio.Value, ratio.Low, ratio.High, over.Stopped
 	if v.AtLeast && v.AtMost {
 		return fmt.Errorf("both subjects were stopped")
@@ -164,6 +168,15 @@ func matches(p *published.Place, cell records.Cell) bool {
 // at returns a figure at a place, and the Services there. Of a figure that there is several times, such as one for each
 // fault, it is the first.
 func at(c *records.Collection, name string, p *published.Place) (*estimate.Estimate, int, error) {
+	found := false
+	for one, samples := range c.Each() {
+		if matches(p, samples.Cell) && (p.Subject == "" || p.Subject == one.Subject) {
+			if found {
+				return nil, 0, fmt.Errorf("the claim does not say which of several sizes or subjects it is about")
+			}
+			found = true
+		}
+	}
 	for one, samples := range c.Each() {
 		if !matches(p, samples.Cell) || p.Subject != "" && p.Subject != one.Subject {
 			continue

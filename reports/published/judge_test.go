@@ -44,6 +44,7 @@ func TestJudge(t *testing.T) {
 		{"a stopped one may take longer", ratio, 1, 8, 10, Undecided},
 		{"and takes at least so long", ratio, 1, 0, 10, Agrees},
 		{"not measured", published.Expectation{Say: "none", Figure: "cold_start", Of: place("kube-proxy/ipvs", 0)}, 1, 2, 0, Cannot},
+		{"of which size?", published.Expectation{Say: "any", Figure: "cold_start", Of: place(fast, 0)}, 0, 100, 0, Cannot},
 		{"no profile", published.Expectation{Say: "none", Function: "f", Kind: "full", Of: &published.Place{}}, 1, 2, 0, Cannot},
 	} {
 		t.Run(c.name, func(t *testing.T) {
