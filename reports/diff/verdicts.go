@@ -72,7 +72,10 @@ func judgeFamily(tested []*Delta) (needed int) {
 // leastP is the smallest p-value that so many repetitions can have.
 func (r *Delta) leastP(before, after int) float64 {
 	if r.design == estimate.Paired {
-		return estimate.LeastPairedP(min(before, after))
+		if min(before, after) < estimate.LeastPairs {
+			return 1
+		}
+		return 0
 	}
 	return estimate.LeastP(before, after)
 }
@@ -86,10 +89,7 @@ func (r *Delta) divide() {
 	if r.design == estimate.Paired && ratio.P != nil {
 		p := estimate.PairedP(r.Before, r.After, 0, r.leastSpread())
 		ratio.P = &p
-		if low, high, ok := estimate.PairedInterval(r.Before, r.After, r.leastSpread()); ok && ratio.Low == nil {
-			low, high = min(low, ratio.Value), max(high, ratio.Value)
-			ratio.Low, ratio.High = &low, &high
-		}
+		ratio.BoundFew(r.Before, r.After, r.leastSpread())
 	} else if !r.steady() && r.design == estimate.Unpaired {
 		r.scatter().Widen(&ratio)
 	}

@@ -44,9 +44,19 @@ func logs(ratios []float64) []float64 {
 	return all
 }
 
-// PairedInterval returns the 95 % interval of the geometric mean of the pairs' ratios, by Student's t on logarithms. ok
+// BoundFew sets the interval of a ratio that has too few pairs for order statistics, widened to contain its value.
+func (r *Ratio) BoundFew(a, b *Estimate, leastSpread float64) {
+	low, high, ok := pairedInterval(a, b, leastSpread)
+	if !ok || r.Low != nil || r.P == nil {
+		return
+	}
+	low, high = min(low, r.Value), max(high, r.Value)
+	r.Low, r.High = &low, &high
+}
+
+// pairedInterval returns the 95 % interval of the geometric mean of the pairs' ratios, by Student's t on logarithms. ok
 // is false below LeastPairs. Above Enough pairs, the interval of Compare assumes less.
-func PairedInterval(a, b *Estimate, leastSpread float64) (low, high float64, ok bool) {
+func pairedInterval(a, b *Estimate, leastSpread float64) (low, high float64, ok bool) {
 	m, err, t, ok := mean(logs(a.ratios(b, Paired)), leastSpread)
 	if !ok {
 		return 0, 0, false
@@ -90,12 +100,4 @@ func BeyondPairedP(a, b *Estimate, share, leastSpread float64) float64 {
 		return 1
 	}
 	return PairedP(a, b, share, leastSpread)
-}
-
-// LeastPairedP returns a p-value that so many pairs can have: next to nothing from LeastPairs on.
-func LeastPairedP(pairs int) float64 {
-	if pairs < LeastPairs {
-		return 1
-	}
-	return 0
 }

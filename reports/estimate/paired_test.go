@@ -42,7 +42,7 @@ func TestPairedP(t *testing.T) {
 				}
 				a, b := ones(n), make([]float64, n)
 				copy(b, ratios)
-				if low, high, _ := PairedInterval(Of("x", "", Single(a...), 50), Of("x", "", Single(b...), 50), LeastSpread); low > 10 || high < 10 {
+				if low, high, _ := pairedInterval(Of("x", "", Single(a...), 50), Of("x", "", Single(b...), 50), LeastSpread); low > 10 || high < 10 {
 					missed++
 				}
 			}

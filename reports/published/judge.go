@@ -124,10 +124,7 @@ func (v *Value) measure(c *records.Collection, e published.Expectation) error {
 	if !ok {
 		return fmt.Errorf("nothing to divide by: %s is %v", e.Figure, over.Value)
 	}
-	if low, high, ok := estimate.PairedInterval(over, of, estimate.LeastSpread); ok && ratio.Low == nil && !over.Stopped && !of.Stopped {
-		low, high = min(low, ratio.Value), max(high, ratio.Value)
-		ratio.Low, ratio.High = &low, &high
-	}
+	ratio.BoundFew(over, of, estimate.LeastSpread)
 	v.Unit, v.Measured, v.Low, v.High, v.AtMost = "", ratio.Value, ratio.Low, ratio.High, over.Stopped
 	if v.AtLeast && v.AtMost {
 		return fmt.Errorf("both subjects were stopped")
