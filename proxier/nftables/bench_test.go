@@ -2,6 +2,7 @@ package nftables
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 
@@ -86,6 +87,41 @@ func BenchmarkFullSync(b *testing.B) {
 			mustSync(b, on, true, ports)
 		}
 	})
+}
+
+// BenchmarkFullSyncSkewed has as many endpoints, but few Services have most of them.
+func BenchmarkFullSyncSkewed(b *testing.B) {
+	for _, shape := range []struct{ services, endpoints, exponent int }{{20000, 10, 0}, {20000, 10, 1}, {100, 2000, 0}} {
+		b.Run(fmt.Sprintf("services=%d/endpoints=%d/exponent=%d", shape.services, shape.endpoints, shape.exponent), func(b *testing.B) {
+			var ports []*plan.ServicePort
+			for i, n := range skewed(shape.services, shape.services*shape.endpoints, shape.exponent) {
+				ports = append(ports, clusterPort(i, 0))
+				for range n {
+					ports[i].Cluster = append(ports[i].Cluster, endpoint(100*i+len(ports[i].Cluster)))
+				}
+				ports[i].Reachable = ports[i].Cluster
+			}
+			on := onKernel(b, plainSettings)
+			b.ReportAllocs()
+			for b.Loop() {
+				mustSync(b, on, true, ports)
+			}
+		})
+	}
+}
+
+// skewed shares out endpoints: the share of a Service falls with its number to the power of an exponent.
+func skewed(services, endpoints, exponent int) []int {
+	weight := func(i int) float64 { return 1 / math.Pow(float64(i+1), float64(exponent)) }
+	total := 0.0
+	for i := range services {
+		total += weight(i)
+	}
+	counts := make([]int, services)
+	for i := range counts {
+		counts[i] = max(1, int(float64(endpoints)*weight(i)/total))
+	}
+	return counts
 }
 
 func BenchmarkPartialSync(b *testing.B) {

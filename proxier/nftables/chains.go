@@ -236,11 +236,11 @@ func (r *rules) pick(l *ruleList, match []expr.Any, c Class, n int, offset uint3
 	if seconds > 0 {
 		// An update would keep the value of an existing element.
 		value := r.at.target // of affinity: a blank, then the target
-		l.add(append(slices.Clone(chosen), zeros(value, 8), zeros(value+2, 4*r.words), find(setEndpoints, r.at.id, value+1),
+		l.add(append(slices.Clone(chosen), zeros(value, 8), zeros(value+2, 4*r.words), find(endpointsOf(n), r.at.id, value+1),
 			r.saddr(r.at.client), r.remember(opDelete, value, 0), r.remember(unix.NFT_DYNSET_OP_UPDATE, value, seconds), r.dnat(value+1))...)
 		// When the set is full, that rule ends at the update. The next rule translates without affinity.
 	}
-	l.add(append(chosen, find(setEndpoints, r.at.id, r.at.target), r.dnat(r.at.target))...)
+	l.add(append(chosen, find(endpointsOf(n), r.at.id, r.at.target), r.dnat(r.at.target))...)
 }
 
 // remember changes the client's element in affinity.

@@ -154,6 +154,31 @@ func idOf(name tracker.ServicePortName) ID {
 // localSlots is the first slot of a Service port's endpoints on this node; those of all endpoints begin at 0.
 const localSlots = 1 << 30
 
+// slotRange is where a list of endpoints is: in a map, from a first slot.
+type slotRange struct {
+	in    set
+	first uint32
+	count int
+}
+
+func newSlotRange(first uint32, count int) slotRange {
+	return slotRange{endpointsOf(count), first, count}
+}
+
+// slots returns where the endpoints of a class are, those of all nodes and those of this node. A list that the class
+// does not use has a count of 0.
+func (c Class) slots() (all, local slotRange) {
+	switch k := c.kind(); {
+	case k == kindClusterLocal:
+		local = newSlotRange(localSlots, c.Count())
+	case k.policyLocal():
+		all, local = newSlotRange(0, c.Count()), newSlotRange(localSlots, c.local())
+	default:
+		all = newSlotRange(0, c.Count())
+	}
+	return all, local
+}
+
 // neighbours calls yield with classes that a Service port of this class may soon have: a few endpoints more or less.
 func (c Class) neighbours(yield func(Class)) {
 	const near = 8

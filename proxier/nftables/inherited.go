@@ -56,19 +56,19 @@ func heritage(of asked, family corev1.IPFamily) ([]backend.Inherited, error) {
 		return nil, err
 	}
 	var found []backend.Inherited
-	endpoints := map[ID][]netip.AddrPort{}
+	endpoints := map[list][]netip.AddrPort{}
 	for _, e := range lists {
 		frontend, proto, ok := frontendOf(e.Key, family)
 		if !ok || proto != unix.IPPROTO_UDP || len(e.Data) != setLists.valueLen(family) {
 			continue
 		}
-		id := ID(to64(e.Data))
-		if _, read := endpoints[id]; !read {
-			if endpoints[id], err = slotsOf(of, id, family); err != nil {
+		way := list{Class(binary.BigEndian.Uint64(e.Key[len(e.Key)-8:])), ID(to64(e.Data))}
+		if _, read := endpoints[way]; !read {
+			if endpoints[way], err = slotsOf(of, way, family); err != nil {
 				return nil, err
 			}
 		}
-		found = append(found, backend.Inherited{Frontend: frontend, Endpoints: endpoints[id]})
+		found = append(found, backend.Inherited{Frontend: frontend, Endpoints: endpoints[way]})
 	}
 	return found, nil
 }
@@ -86,15 +86,17 @@ func frontendOf(key []byte, family corev1.IPFamily) (frontend netip.AddrPort, pr
 	return netip.AddrPortFrom(addr, binary.BigEndian.Uint16(key[n+4:])), key[n], true
 }
 
-// slotsOf returns the endpoints of a Service port, all and those of the node. Slots are filled without a gap.
-func slotsOf(of asked, id ID, family corev1.IPFamily) (targets []netip.AddrPort, err error) {
-	for _, first := range []uint32{0, localSlots} {
-		for i := 0; ; i++ {
-			target, there, err := of.element(setEndpoints, slotKey(nil, id, first, i))
+// slotsOf returns the endpoints that packets of a class may get, all and those of the node. Slots are filled without a
+// gap.
+func slotsOf(of asked, way list, family corev1.IPFamily) (targets []netip.AddrPort, err error) {
+	all, local := way.class.slots()
+	for _, slots := range []slotRange{all, local} {
+		for i := range slots.count {
+			target, there, err := of.element(slots.in, slotKey(nil, way.id, slots.first, i))
 			if err != nil {
 				return nil, err
 			}
-			if !there || len(target) != setEndpoints.valueLen(family) {
+			if !there || len(target) != slots.in.valueLen(family) {
 				break
 			}
 			targets = append(targets, targetOf(target, addrLen(family)))

@@ -136,7 +136,7 @@ func (n *node) port(i int, protocol corev1.Protocol, endpoints ...int) *plan.Ser
 	p.ServicePort, p.HasEndpoints = &copied, len(endpoints) > 0
 	for _, e := range endpoints {
 		to := netip.AddrPortFrom(n.pod(e), endpointPort)
-		p.Cluster = append(p.Cluster, &tracker.Endpoint{Addr: to, Text: to.String(), Ready: true})
+		p.Cluster = append(p.Cluster, &tracker.Endpoint{Addr: to, Text: to.String(), Ready: true, Local: true})
 	}
 	p.Reachable = p.Cluster
 	return p

@@ -118,27 +118,21 @@ func (r *Reader) way(family corev1.IPFamily, table string, p place, class Class)
 		return FrontendLookup{}, false, err
 	}
 	w := FrontendLookup{Port: ID(to64(e.Data)), Class: class}
-	switch k := class.kind(); {
-	case k == kindClusterLocal:
-		w.Local, err = r.slots(family, table, w.Port, localSlots, class.Count())
-	default:
-		w.All, err = r.slots(family, table, w.Port, 0, class.Count())
-		if err == nil && k.policyLocal() {
-			w.Local, err = r.slots(family, table, w.Port, localSlots, class.local())
-		}
+	all, local := class.slots()
+	if w.All, err = r.slots(family, table, w.Port, all); err == nil {
+		w.Local, err = r.slots(family, table, w.Port, local)
 	}
 	return w, true, err
 }
 
-func (r *Reader) slots(family corev1.IPFamily, table string, id ID, first uint32, n int) ([]netip.AddrPort, error) {
-	targets := make([]netip.AddrPort, 0, n)
-	for i := range n {
-		e, ok, err := r.kernel.Element(family, table, setEndpoints.String(), slotKey(nil, id, first, i))
+func (r *Reader) slots(family corev1.IPFamily, table string, id ID, of slotRange) (targets []netip.AddrPort, err error) {
+	for i := range of.count {
+		e, ok, err := r.kernel.Element(family, table, of.in.String(), slotKey(nil, id, of.first, i))
 		if err != nil {
 			return nil, err
 		}
 		if !ok {
-			return nil, fmt.Errorf("%s table %s: Service port %016x has no endpoint %d of %d", family, table, uint64(id), i, n)
+			return nil, fmt.Errorf("%s table %s: Service port %016x has no endpoint %d of %d", family, table, uint64(id), i, of.count)
 		}
 		targets = append(targets, targetOf(e.Data, addrLen(family)))
 	}

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"synclab/bench/verify/walk"
@@ -34,15 +35,15 @@ func content(t *testing.T, m *Model) map[string][]string {
 		var elements []string
 		for key, e := range s.Elements {
 			text := fmt.Sprintf("%x: %x %s", key, e.Value, e.Verdict.Chain)
-			switch name {
-			case setEndpoints.String():
+			switch {
+			case strings.HasPrefix(name, setEndpoints.String()):
 				ofNode := binary.NativeEndian.Uint32([]byte(key[8:])) >= localSlots
 				text = fmt.Sprintf("%x %v: %x", key[:8], ofNode, e.Value)
-			case setClasses.String():
+			case name == setClasses.String():
 				continue
-			case setLists.String():
+			case name == setLists.String():
 				text = fmt.Sprintf("%x %s: %x", key[:len(key)-8], base(key[len(key)-8:]), e.Value)
-			case setFrontends.String(), setNodePorts.String():
+			case name == setFrontends.String(), name == setNodePorts.String():
 				text = fmt.Sprintf("%x: %s", key, base(string(e.Value[blankLen:])))
 			}
 			elements = append(elements, text)
@@ -147,7 +148,14 @@ func TestPartialIsFull(t *testing.T) {
 // docs/design/nftables-table.md on the weaker guarantees between hooks.
 var lookOrder = [][]set{
 	{setFrontends, setNodePorts, setRefusedServices, setRefusedExternal, setRefusedNodePorts, setFirewall, setHealthChecks, setRefusals},
-	{setClasses}, {setLists}, {setAffinity, setMembers}, {setEndpoints}, {setHairpin},
+	{setClasses}, {setLists}, {setAffinity, setMembers}, endpointSets(), {setHairpin},
+}
+
+func endpointSets() (all []set) {
+	for s := setEndpoints; s < sets; s++ {
+		all = append(all, s)
+	}
+	return all
 }
 
 // torn returns the rules as a packet may meet them that is on its way during a commit. The sets that it reads first are
@@ -216,7 +224,7 @@ func TestNoPacketInBetween(t *testing.T) {
 			transactions += len(states) - 1
 			packets := c.packets(before, 50)
 			first, last := walk.New(rulesOf(t, states[0]), c.world()), walk.New(rulesOf(t, m), c.world())
-			known := endpointsOf(append(before, c.plan.Ports()...))
+			known := targetsOf(append(before, c.plan.Ports()...))
 			wanted := make([][]walk.Result, len(packets))
 			for i := range packets {
 				p := packets[i]
@@ -263,7 +271,7 @@ func allTo(v walk.Result, endpoints map[netip.AddrPort]bool) bool {
 	return !slices.ContainsFunc(v.Outcomes, func(o walk.Outcome) bool { return !endpoints[o.To] })
 }
 
-func endpointsOf(ports []*plan.ServicePort) map[netip.AddrPort]bool {
+func targetsOf(ports []*plan.ServicePort) map[netip.AddrPort]bool {
 	all := map[netip.AddrPort]bool{}
 	for _, p := range ports {
 		for _, ep := range p.Reachable {
@@ -277,6 +285,9 @@ func endpointsOf(ports []*plan.ServicePort) map[netip.AddrPort]bool {
 func TestReplacedEndpoint(t *testing.T) {
 	p, q := clusterPort(1, 10), clusterPort(1, 10)
 	q.Cluster = append(slices.Clone(q.Cluster[:9]), endpoint(99))
+	for _, ep := range slices.Concat(p.Cluster, q.Cluster) {
+		ep.Local = true
+	}
 	r, m := loaded(t, plainSettings, []*plan.ServicePort{p})
 	before := m.Clone()
 	r.Update(plan.Delta{Changed: []*plan.ServicePort{q}})

@@ -3,6 +3,7 @@ package nftables
 import (
 	"encoding/binary"
 	"fmt"
+	"math/bits"
 	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,7 +22,6 @@ const (
 	setNodePorts
 	setClasses
 	setLists
-	setEndpoints
 	setAffinity
 	setMembers
 	setHairpin
@@ -31,8 +31,22 @@ const (
 	setRefusals
 	setFirewall
 	setHealthChecks
-	sets
+	setEndpoints // the first of the maps of endpoints: see endpointsOf
+	sets         = setEndpoints + endpointMaps
 )
+
+// Lists of up to 1<<shortBits endpoints share one map of endpoints. Longer ones have a map for each doubling.
+const (
+	shortBits    = 4
+	endpointMaps = countBits - shortBits + 1
+)
+
+// endpointsOf returns the map with the endpoints of a list of n. The kernel checks each new element against every rule
+// that uses its map, and each number of endpoints has such a rule. With one map for all, a cluster with many different
+// numbers pays for their product.
+func endpointsOf(n int) set {
+	return setEndpoints + set(max(0, bits.Len(uint(max(n, 1)-1))-shortBits))
+}
 
 // field is a part of a key or a value. In registers and elements it fills whole 32-bit words.
 type field int
@@ -89,7 +103,6 @@ var specs = [sets]spec{
 	setNodePorts:        {name: "nodeports", key: []field{protoField, portField}, value: toClass},
 	setClasses:          {name: "classes", key: class64, value: []field{verdict}},
 	setLists:            {name: "lists", key: fields(frontend, class64), value: toClass},
-	setEndpoints:        {name: "endpoints", key: fields(class64, []field{wordField}), value: target},
 	setAffinity:         {name: "affinity", key: fields([]field{addrField}, class64), value: memory, dynamic: true, most: 1 << 20},
 	setMembers:          {name: "members", key: fields(class64, []field{wordField}, target)},
 	setHairpin:          {name: "hairpin", key: []field{addrField, addrField}},
@@ -99,6 +112,24 @@ var specs = [sets]spec{
 	setRefusals:         {name: "refusals", key: []field{wordField}, value: []field{verdict}},
 	setFirewall:         {name: "firewall", key: frontend},
 	setHealthChecks:     {name: "health-checks", key: []field{portField}},
+}
+
+func init() {
+	for i := range endpointMaps {
+		s := spec{name: "endpoints", key: fields(class64, []field{wordField}), value: target}
+		if i > 0 {
+			s.name = fmt.Sprintf("endpoints-%d", 1<<(shortBits+i-1)+1) // of the shortest list
+		}
+		specs[setEndpoints+set(i)] = s
+	}
+}
+
+// EndpointMaps returns the names of the maps of endpoints.
+func EndpointMaps() (names []string) {
+	for s := setEndpoints; s < sets; s++ {
+		names = append(names, s.String())
+	}
+	return names
 }
 
 // String returns the set's name in the kernel.

@@ -22,12 +22,17 @@ func (r *Ruleset) fill(e *entry, old, port *plan.ServicePort) {
 
 // arrange writes one list of endpoints into slots: an endpoint's slot is its number in the list. Endpoints that stay keep
 // theirs; new ones and those from beyond the new end take free ones. Deletes beyond the end are deferred: a packet may
-// have read the old number of endpoints. before and after: the list has members, for affinity.
+// have read the old number of endpoints. So are all deletes when the list moves to another map. before and after: the
+// list has members, for affinity.
 func (r *Ruleset) arrange(id ID, first uint32, old, wanted []*tracker.Endpoint, before, after bool) []*tracker.Endpoint {
 	slots := assign(old, wanted)
-	list := &r.now[setEndpoints]
+	from, in, kept := endpointsOf(len(old)), endpointsOf(len(slots)), min(len(old), len(slots))
+	if from != in {
+		kept = 0
+	}
+	list := &r.now[in]
 	for i, ep := range slots {
-		if i < len(old) {
+		if i < kept {
 			if old[i].Addr == ep.Addr {
 				continue
 			}
@@ -35,11 +40,11 @@ func (r *Ruleset) arrange(id ID, first uint32, old, wanted []*tracker.Endpoint, 
 		}
 		list.added = appendTarget(slotKey(list.added, id, first, i), ep.Addr)
 	}
-	for i := len(slots); i < len(old); i++ {
-		r.then.removed[setEndpoints] = slotKey(r.then.removed[setEndpoints], id, first, i)
+	for i := kept; i < len(old); i++ {
+		r.then.removed[from] = slotKey(r.then.removed[from], id, first, i)
 	}
 	r.members(id, first, old, slots, before, after)
-	if !slices.EqualFunc(old, slots, sameTarget) {
+	if !slices.EqualFunc(old, slots, sameHost) {
 		r.count(old, -1)
 		r.count(slots, 1)
 	}
@@ -51,6 +56,11 @@ func slotKey(b []byte, id ID, first uint32, i int) []byte {
 }
 
 func sameTarget(a, b *tracker.Endpoint) bool { return a.Addr == b.Addr }
+
+// sameHost reports whether two endpoints count alike for the set hairpin.
+func sameHost(a, b *tracker.Endpoint) bool {
+	return a.Addr.Addr() == b.Addr.Addr() && a.Local == b.Local
+}
 
 // assign gives each desired endpoint a slot.
 func assign(old, wanted []*tracker.Endpoint) []*tracker.Endpoint {
@@ -118,9 +128,13 @@ func memberKey(b []byte, id ID, first uint32, ep *tracker.Endpoint) []byte {
 // host is an address as the key of a large map: without pointers.
 type host [16]byte
 
-// count updates how many slots contain an address.
+// count updates how many slots contain an address of this node's endpoints. Packets of others reach themselves through
+// another node.
 func (r *Ruleset) count(endpoints []*tracker.Endpoint, by int32) {
 	for _, ep := range endpoints {
+		if !ep.Local {
+			continue
+		}
 		addr := ep.Addr.Addr()
 		h := host(addr.As16())
 		known := len(r.hairpin)
@@ -138,7 +152,7 @@ func (r *Ruleset) count(endpoints []*tracker.Endpoint, by int32) {
 	}
 }
 
-// settleHosts updates the hairpin set, which contains each address of an endpoint, twice. Packets are looked up in it
+// settleHosts updates the hairpin set, which contains each address of an endpoint on this node, twice. Packets are looked up in it
 // after the translation, so a removed address stays until the next sync.
 func (r *Ruleset) settleHosts() {
 	hosts := make([]host, 0, len(r.hosts))

@@ -26,7 +26,8 @@ const (
 	// modeNodePorts: a NodePort without endpoints rejects only at the addresses that accept NodePorts.
 	modeNodePorts = "mode: NodePorts"
 	// modeHairpin: a hairpin packet is masqueraded only if its endpoint is on this node, because no other hairpin
-	// packets exist. An address may be on this node with one port and on another node with another port.
+	// packets exist. An address may be on this node with one port and on another node with another port. Synclab's
+	// nftables does the same.
 	modeHairpin = "mode: hairpin"
 	// modeFirewall: source ranges of a load balancer are checked before endpoints. Sources outside them get no
 	// rejection, even if there are no endpoints.
@@ -72,8 +73,7 @@ func (k *theirs) modeEntry(w *walk.Walker, world walk.NodeAddresses, d *Differen
 		return "", err
 	case local && untouched(theirs) && (only(ours, walk.Reject) || only(ours, walk.Drop)) && !k.takesNodePorts(to):
 		return modeNodePorts, nil
-	case k.isElsewhere(d.Packet.Source.Addr()) &&
-		withoutHairpin(ours, d.Packet.Source.Addr()).Equal(withoutHairpin(theirs, d.Packet.Source.Addr())):
+	case k.state.hairpinElsewhere(&d.Packet, ours, theirs):
 		return modeHairpin, nil
 	}
 	return "", nil
@@ -103,6 +103,13 @@ func (k *theirs) isShutOut(d *Difference, to netip.AddrPort) bool {
 	})
 }
 
+// hairpinElsewhere reports whether two verdicts differ only in that a packet of an endpoint on another node, which goes
+// back to it, is masqueraded.
+func (s *State) hairpinElsewhere(p *walk.Packet, a, b walk.Result) bool {
+	from := p.Source.Addr()
+	return s.isElsewhere(from) && withoutHairpin(a, from).Equal(withoutHairpin(b, from))
+}
+
 // withoutHairpin returns the verdict without masquerading of hairpin packets.
 func withoutHairpin(v walk.Result, source netip.Addr) walk.Result {
 	v.Outcomes = slices.Clone(v.Outcomes)
@@ -115,10 +122,10 @@ func withoutHairpin(v walk.Result, source netip.Addr) walk.Result {
 }
 
 // isElsewhere reports whether an endpoint on another node has the address.
-func (k *theirs) isElsewhere(addr netip.Addr) bool {
-	return slices.ContainsFunc(k.state.Objects.Slices, func(s *discoveryv1.EndpointSlice) bool {
-		return slices.ContainsFunc(s.Endpoints, func(ep discoveryv1.Endpoint) bool {
-			return ptr.Deref(ep.NodeName, "") != k.state.Node && slices.ContainsFunc(ep.Addresses, func(text string) bool { return isAddress(text, addr) })
+func (s *State) isElsewhere(addr netip.Addr) bool {
+	return slices.ContainsFunc(s.Objects.Slices, func(slice *discoveryv1.EndpointSlice) bool {
+		return slices.ContainsFunc(slice.Endpoints, func(ep discoveryv1.Endpoint) bool {
+			return ptr.Deref(ep.NodeName, "") != s.Node && slices.ContainsFunc(ep.Addresses, func(text string) bool { return isAddress(text, addr) })
 		})
 	})
 }

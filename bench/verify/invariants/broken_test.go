@@ -39,7 +39,7 @@ func mutations() []broken {
 		{"a rule of kube-proxy's is lost", "I1", "kube-proxy", func(t *testing.T, e *Evidence) { e.drop(t, "nat", "-d 10.96.0.10/32") }},
 		{"an element is lost", "I1", "nftables", func(_ *testing.T, e *Evidence) { take(e.Nft[ipv4].Sets["frontends"]) }},
 		{"an unexpected element", "I1", "nftables", func(_ *testing.T, e *Evidence) { e.Nft[ipv4].Sets["firewall"]["abc"] = "" }},
-		{"an endpoint is another", "I1", "nftables", func(_ *testing.T, e *Evidence) { spoil(e.Nft[ipv4].Sets[endpointsSet]) }},
+		{"an endpoint is another", "I1", "nftables", func(_ *testing.T, e *Evidence) { spoil(e.Nft[ipv4].Sets[endpointSets[0]]) }},
 		{"a frontend is another Service's", "I1", "nftables", func(_ *testing.T, e *Evidence) { spoil(e.Nft[ipv4].Sets[listsSet]) }},
 		{"a class is another", "I1", "nftables", func(_ *testing.T, e *Evidence) { spoil(e.Nft[ipv4].Sets["frontends"]) }},
 		{"a hairpin is lost", "I1", "nftables", func(_ *testing.T, e *Evidence) { take(e.Nft[ipv4].Sets[hairpinSet]) }},
@@ -70,10 +70,10 @@ func mutations() []broken {
 		}},
 		{"an element with an unknown endpoint", "I3", "nftables", func(t *testing.T, e *Evidence) {
 			e.nftRules(t, func(m *nftables.Model) {
-				for key, el := range m.Sets[endpointsSet].Elements {
+				for key, el := range m.Sets[endpointSets[0]].Elements {
 					el.Value = slices.Clone(el.Value)
 					el.Value[3] ^= 0x40
-					m.Sets[endpointsSet].Elements[key] = el
+					m.Sets[endpointSets[0]].Elements[key] = el
 				}
 			})
 		}},
@@ -109,7 +109,7 @@ func mutations() []broken {
 		}},
 		{"nothing leads to a chain", "I8", "tree", func(t *testing.T, e *Evidence) { e.drop(t, "nat", "-A POSTROUTING -m comment") }},
 		{"what is left over stays", "I8", "nftables", func(t *testing.T, e *Evidence) {
-			e.Nft[ipv4].Sets[endpointsSet][strings.Repeat("x", idLen)+"\x00\x00\x00\x00"] = "10.0.0.1:80"
+			e.Nft[ipv4].Sets[endpointSets[0]][strings.Repeat("x", idLen)+"\x00\x00\x00\x00"] = "10.0.0.1:80"
 			left, err := e.Left(t.Context())
 			if err != nil || len(left.Keys) != 1 {
 				t.Fatalf("left over: %+v, %v", left, err)
@@ -333,11 +333,11 @@ func TestToleratedEvidence(t *testing.T) {
 			e.Restores = []FailedRestore{{Family: ipv4, Before: before, After: e.Saved[ipv4]}}
 		}},
 		{"what is left over of one sync", "I8", "nftables", func(_ *testing.T, e *Evidence) {
-			e.Nft[ipv4].Sets[endpointsSet][strings.Repeat("x", idLen)+"\x00\x00\x00\x00"] = "10.0.0.1:80"
+			e.Nft[ipv4].Sets[endpointSets[0]][strings.Repeat("x", idLen)+"\x00\x00\x00\x00"] = "10.0.0.1:80"
 		}},
 		{"slots beyond the end", "I1", "nftables", func(_ *testing.T, e *Evidence) {
-			for key, value := range maps.Clone(e.Nft[ipv4].Sets[endpointsSet]) {
-				e.Nft[ipv4].Sets[endpointsSet][key[:idLen]+"\x63\x00\x00\x00"] = value
+			for key, value := range maps.Clone(e.Nft[ipv4].Sets[endpointSets[0]]) {
+				e.Nft[ipv4].Sets[endpointSets[0]][key[:idLen]+"\x63\x00\x00\x00"] = value
 			}
 		}},
 		{"objects changed since the restart", "I13", "classic", func(_ *testing.T, e *Evidence) {

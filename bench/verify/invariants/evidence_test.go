@@ -337,7 +337,7 @@ func TestServingFollowsRules(t *testing.T) {
 					c.Rules = slices.DeleteFunc(c.Rules, func(r rule.Rule) bool { return r.Target.To == ep })
 				}
 				if e.Nft != nil {
-					maps.DeleteFunc(e.Nft[ipv4].Sets[endpointsSet], func(_, value string) bool { return strings.Contains(value, string(ep.Addr().AsSlice())) })
+					maps.DeleteFunc(e.Nft[ipv4].Sets[endpointSets[0]], func(_, value string) bool { return strings.Contains(value, string(ep.Addr().AsSlice())) })
 				}
 			}
 			if want := []string{"10.128.0.4:8080", "10.128.0.5:8080"}; !slices.Equal(at, want) {

@@ -3,6 +3,7 @@ package invariants
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -26,14 +27,16 @@ var entrySets = []string{"frontends", "nodeports", "refused-services", "refused-
 // The sets that packets look up with the result of another set. They may still have deferred deletes of the previous
 // sync.
 const (
-	listsSet     = "lists"
-	endpointsSet = "endpoints"
-	hairpinSet   = "hairpin"
-	classesSet   = "classes"
-	refusalsSet  = "refusals"
+	listsSet    = "lists"
+	hairpinSet  = "hairpin"
+	classesSet  = "classes"
+	refusalsSet = "refusals"
 )
 
-var readSets = append([]string{listsSet, endpointsSet, hairpinSet, classesSet, refusalsSet}, entrySets...)
+// endpointSets are the maps of endpoints, by the length of their list; the first one is that of short lists.
+var endpointSets = nftables.EndpointMaps()
+
+var readSets = slices.Concat([]string{listsSet, hairpinSet, classesSet, refusalsSet}, endpointSets, entrySets)
 
 // nftTables are the possible names of Synclab's table.
 var nftTables = [...]string{"synclab", "synclab-2"}
@@ -132,21 +135,23 @@ func bare(class uint64) uint64 {
 	return class &^ variantMask
 }
 
-// slots returns the endpoints of each Service port by ID and list; each list maps slot numbers to endpoints.
+// slots returns the endpoints of each Service port by ID, list and map; each list maps slot numbers to endpoints.
 func (t *NftTable) slots() map[string]map[uint32]string {
 	found := map[string]map[uint32]string{}
-	for key, target := range t.Sets[endpointsSet] {
-		if len(key) != idLen+wordLen {
-			continue
+	for _, set := range endpointSets {
+		for key, target := range t.Sets[set] {
+			if len(key) != idLen+wordLen {
+				continue
+			}
+			slot, list := binary.NativeEndian.Uint32([]byte(key[idLen:])), key[:idLen]+"all in "+set
+			if slot >= localSlots {
+				slot, list = slot-localSlots, key[:idLen]+"local in "+set
+			}
+			if found[list] == nil {
+				found[list] = map[uint32]string{}
+			}
+			found[list][slot] = target
 		}
-		slot, list := binary.NativeEndian.Uint32([]byte(key[idLen:])), key[:idLen]+"all"
-		if slot >= localSlots {
-			slot, list = slot-localSlots, key[:idLen]+"local"
-		}
-		if found[list] == nil {
-			found[list] = map[uint32]string{}
-		}
-		found[list][slot] = target
 	}
 	return found
 }

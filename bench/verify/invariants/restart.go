@@ -128,9 +128,11 @@ func (e *Evidence) leadTo(family corev1.IPFamily, ep netip.AddrPort) bool {
 		return false
 	case nft != nil:
 		text := string(binary.BigEndian.AppendUint16(ep.Addr().AsSlice(), ep.Port()))
-		for _, value := range nft.Sets[endpointsSet] {
-			if strings.Contains(value, text) {
-				return true
+		for _, set := range endpointSets {
+			for _, value := range nft.Sets[set] {
+				if strings.Contains(value, text) {
+					return true
+				}
 			}
 		}
 		return false
