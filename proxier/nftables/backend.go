@@ -117,7 +117,7 @@ func (b *Backend) Dispatch(ports []*plan.ServicePort) (frontends []backend.Front
 			})
 		}
 	}
-	return frontends, len(newRules(b.settings).fixed(chainServices))
+	return frontends, len(newRules(b.settings).fixed(baseChains[0].name))
 }
 
 // Sync brings the table to the plan.

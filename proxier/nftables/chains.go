@@ -1,8 +1,10 @@
 package nftables
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/nftables/expr"
@@ -11,17 +13,11 @@ import (
 
 // The chains of every table.
 const (
-	chainServices    = "services"     // picks the frontend
-	chainReject      = "reject"       // of the map refusals
-	chainInternal    = "refuse"       // cluster IPs that have no endpoints
-	chainExternal    = "refuse-ext"   // the same for addresses of external traffic
-	chainDropLocal   = "drop-local"   // drops packets to the node's own addresses, rejects the others
-	chainRejectLocal = "reject-local" // the other way round
-	chainLoopback    = "loopback"     // packets to the loopback network from elsewhere
+	chainLoopback = "loopback" // packets to the loopback network from elsewhere
 )
 
 // fixedChains are created with the table, baseChains last, when the table takes over.
-var fixedChains = []string{chainServices, chainReject, chainDropLocal, chainRejectLocal, chainInternal, chainExternal, chainLoopback}
+var fixedChains = append(refusalChains(), chainLoopback)
 
 // baseChain is a chain that the kernel calls.
 type baseChain struct {
@@ -58,50 +54,88 @@ func (l *ruleList) add(parts ...any) {
 	*l = append(*l, rule)
 }
 
-// refusals by their number in the maps of refused frontends. The last two are for an address that may be the node's
-// own, where an older Service's NodePort is refused in the other way.
+// refusal is how the filter hooks refuse packets for a frontend. In maps it is a number: two refusals, and whether the
+// sources of a load balancer are limited.
+type refusal uint32
+
+// The last two are for an address that may be the node's own, where an older Service's NodePort is refused in the other
+// way.
 const (
-	refuseReject uint32 = iota + 1
+	refuseReject refusal = iota + 1
 	refuseDrop
 	refuseRejectLocalDrop
 	refuseDropLocalReject
+	refusalsEnd
+
+	refusalBits = 3
+	// limitedSources is set for a load balancer that only some sources may use. Packets of the others arrive at the
+	// filter hooks, since those of the allowed ones have another destination by then.
+	limitedSources refusal = 1 << (2 * refusalBits)
 )
 
-var refusals = []struct {
-	number uint32
-	to     expr.Verdict
-}{
-	{refuseReject, expr.Verdict{Kind: expr.VerdictGoto, Chain: chainReject}},
-	{refuseDrop, expr.Verdict{Kind: expr.VerdictDrop}},
-	{refuseRejectLocalDrop, expr.Verdict{Kind: expr.VerdictGoto, Chain: chainDropLocal}},
-	{refuseDropLocalReject, expr.Verdict{Kind: expr.VerdictGoto, Chain: chainRejectLocal}},
+var refusalNames = [refusalsEnd]string{
+	refuseReject: "reject", refuseDrop: "drop",
+	refuseRejectLocalDrop: "drop-local", // drops packets to the node's own addresses, rejects the others
+	refuseDropLocalReject: "reject-local",
+}
+
+// newRefusal returns how packets for a frontend are refused: as a cluster IP, and as an address of external traffic; 0:
+// they are not.
+func newRefusal(internal, external refusal) refusal { return external | internal<<refusalBits }
+
+func (f refusal) external() refusal { return f & (1<<refusalBits - 1) }
+func (f refusal) internal() refusal { return (f &^ limitedSources) >> refusalBits }
+
+// refusalHook is a base chain that refuses packets.
+type refusalHook struct {
+	name string // begins the names of its chains
+	set  set    // of its verdicts
+	// of returns which refusal concerns the hook's packets; 0: none.
+	of func(refusal) refusal
+}
+
+var (
+	refusalsInput   = refusalHook{"input", setRefusalsInput, refusal.external}
+	refusalsForward = refusalHook{"forward", setRefusalsForward, func(f refusal) refusal { return cmp.Or(f.internal(), f.external()) }}
+	refusalsOutput  = refusalHook{"output", setRefusalsOutput, refusal.internal}
+
+	refusalHooks = [...]*refusalHook{&refusalsInput, &refusalsForward, &refusalsOutput}
+)
+
+func (h *refusalHook) chain(f refusal) string { return h.name + "-" + refusalNames[f] }
+
+func refusalChains() (names []string) {
+	for _, h := range refusalHooks {
+		for f := refuseReject; f < refusalsEnd; f++ {
+			names = append(names, h.chain(f))
+		}
+	}
+	return names
+}
+
+// verdicts yields what the hook does with each number that concerns it.
+func (h *refusalHook) verdicts(yield func(refusal, expr.Verdict)) {
+	for internal := range refusalsEnd {
+		for external := range refusalsEnd {
+			f := newRefusal(internal, external)
+			yield(f|limitedSources, expr.Verdict{Kind: expr.VerdictDrop})
+			if of := h.of(f); of != 0 {
+				yield(f, expr.Verdict{Kind: expr.VerdictGoto, Chain: h.chain(of)})
+			}
+		}
+	}
 }
 
 // fixed returns the rules of a fixed chain or of a base chain.
 func (r *rules) fixed(chain string) ruleList {
 	var l ruleList
 	switch chain {
-	case chainServices:
-		r.services(&l)
-	case chainReject:
-		l.add(r.reject())
-	case chainDropLocal:
-		l.add(local(false), to(expr.VerdictDrop, ""))
-		l.add(r.reject())
-	case chainRejectLocal:
-		l.add(local(false), r.reject())
-		l.add(to(expr.VerdictDrop, ""))
-	case chainInternal:
-		l.add(r.frontend(), find(setRefusedServices, 0, r.at.refusal-1), goOn(setRefusals, r.at.refusal))
-	case chainExternal:
-		l.add(r.frontend(), find(setRefusedExternal, 0, r.at.refusal-1), goOn(setRefusals, r.at.refusal))
-		l.add(protocol(0), dport(1), find(setRefusedNodePorts, 0, 0), local(false), goOn(setRefusals, 1))
 	case chainLoopback:
 		l.add(ctState(ctEstablished|ctRelated, false), ctDNAT(false), to(expr.VerdictDrop, ""))
 		// A packet that conntrack does not track has no status: the rule above ends there.
 		l.add(ctState(ctInvalid|ctUntracked, true), to(expr.VerdictDrop, ""))
 	case "nat-prerouting", "nat-output":
-		l.add(jumpTo(chainServices))
+		r.services(&l)
 	case "nat-postrouting":
 		l.add(r.marked(), r.clearMark(), r.masquerade())
 		// Hairpin: an endpoint that reaches itself through a Service must see another source address.
@@ -109,35 +143,70 @@ func (r *rules) fixed(chain string) ruleList {
 	case "filter-input":
 		r.localnet(&l)
 		l.add(notNew()...)
-		r.firewall(&l)
-		// Probes of the load balancer must reach the health check server, whatever rules of this table follow.
-		l.add(protocol(0), equal(0, []byte{unix.IPPROTO_TCP}), dport(0), lookup(setHealthChecks, 0), to(expr.VerdictAccept, ""))
-		l.add(jumpTo(chainExternal))
+		r.refuse(&l, &refusalsInput)
+		l.add(healthChecks()...)
+		r.refuseNodePorts(&l, &refusalsInput)
 	case "filter-forward":
 		if r.DropInvalid {
 			l.add(ctState(ctInvalid, true), to(expr.VerdictDrop, ""))
 		}
 		l.add(notNew()...)
-		r.firewall(&l)
-		l.add(r.marked(), to(expr.VerdictAccept, ""))
-		l.add(jumpTo(chainInternal))
-		l.add(jumpTo(chainExternal))
+		r.refuse(&l, &refusalsForward)
+		l.add(r.acceptMarked()...)
+		r.refuseNodePorts(&l, &refusalsForward)
 	case "filter-output":
 		r.localnet(&l)
 		l.add(notNew()...)
-		r.firewall(&l)
-		l.add(jumpTo(chainInternal))
+		r.refuse(&l, &refusalsOutput)
+	default:
+		r.refusalChain(&l, chain)
 	}
 	return l
 }
 
+// refuse looks up whether packets for the frontend are refused.
+func (r *rules) refuse(l *ruleList, h *refusalHook) {
+	l.add(r.frontend(), find(setRefused, 0, r.at.refusal-1), goOn(h.set, r.at.refusal))
+}
+
+func (r *rules) refuseNodePorts(l *ruleList, h *refusalHook) {
+	l.add(protocol(0), dport(1), find(setRefusedNodePorts, 0, 0), local(false), goOn(h.set, 1))
+}
+
+// healthChecks accepts probes of load balancers to the health check server, whatever refuses their address.
+func healthChecks() []any {
+	return []any{protocol(0), equal(0, []byte{unix.IPPROTO_TCP}), dport(0), lookup(setHealthChecks, 0), to(expr.VerdictAccept, "")}
+}
+
+// acceptMarked accepts packets that will be masqueraded, whatever refuses their address: they were translated.
+func (r *rules) acceptMarked() []any { return []any{r.marked(), to(expr.VerdictAccept, "")} }
+
+// refusalChain returns the rules of a hook's chain for one refusal.
+func (r *rules) refusalChain(l *ruleList, chain string) {
+	hook, name, _ := strings.Cut(chain, "-")
+	switch hook {
+	case refusalsInput.name:
+		l.add(healthChecks()...)
+	case refusalsForward.name:
+		l.add(r.acceptMarked()...)
+	}
+	drop := to(expr.VerdictDrop, "")
+	switch refusal(slices.Index(refusalNames[:], name)) {
+	case refuseReject:
+		l.add(r.reject())
+	case refuseDrop:
+		l.add(drop)
+	case refuseRejectLocalDrop:
+		l.add(local(false), drop)
+		l.add(r.reject())
+	case refuseDropLocalReject:
+		l.add(local(false), r.reject())
+		l.add(drop)
+	}
+}
+
 // notNew ends a base chain for all but the first packets of flows: no rule behind it concerns others.
 func notNew() []any { return []any{ctState(ctNew, false), to(expr.VerdictAccept, "")} }
-
-// firewall drops packets that load balancers' source ranges did not accept: the others have another destination by now.
-func (r *rules) firewall(l *ruleList) {
-	l.add(r.frontend(), lookup(setFirewall, 0), to(expr.VerdictDrop, ""))
-}
 
 var loopback4 = netip.MustParsePrefix("127.0.0.0/8")
 
@@ -152,21 +221,21 @@ func (r *rules) localnet(l *ruleList) {
 }
 
 // services finds the frontend. A packet that its chain does not take returns, and may be for a NodePort. Its port is
-// looked up before its address: asking the routes for an address takes longer, and most packets have another port.
+// looked up before its address is compared and the routes are asked: most packets have another port.
 func (r *rules) services(l *ruleList) {
 	l.add(r.frontend(), find(setFrontends, 0, r.at.class-1), goOn(setClasses, r.at.class))
 	port := []expr.Any{protocol(r.at.nodePort), dport(r.at.nodePort + 1), find(setNodePorts, r.at.nodePort, r.at.nodePort-1)}
 	class := goOn(setClasses, r.at.nodePort)
 	if r.NodePortAddresses == nil {
-		not := prefix(0, loopback4, false)
+		not := prefix(r.at.behind, loopback4, false)
 		switch {
 		case !r.IPv4():
-			not = prefix(0, netip.PrefixFrom(netip.IPv6Loopback(), 128), false)
+			not = prefix(r.at.behind, netip.PrefixFrom(netip.IPv6Loopback(), 128), false)
 		case r.LocalhostNodePorts:
 			l.add(port, local(false), class)
 			return
 		}
-		l.add(r.daddr(0), not, port, local(false), class)
+		l.add(port, r.daddr(r.at.behind), not, local(false), class)
 		return
 	}
 	for _, addr := range r.NodePortAddresses {

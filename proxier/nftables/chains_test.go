@@ -1,12 +1,14 @@
 package nftables
 
 import (
+	"encoding/binary"
 	"net/netip"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/bench/verify/walk"
+	"synclab/proxier/nftables/objects"
 	"synclab/proxier/plan"
 )
 
@@ -69,6 +71,9 @@ func TestSizesAreCounted(t *testing.T) {
 
 // refusedAt contains the installed refused addresses, each once.
 func TestRefusedAddressesAreNoted(t *testing.T) {
+	installed := func(e objects.Element) refusal {
+		return refusal(binary.NativeEndian.Uint32(e.Value[blankLen:])).external()
+	}
 	most := 0
 	seeds(t, 5, func(t *testing.T, c *cluster) {
 		r, m := loaded(t, c.settings(), nil)
@@ -82,14 +87,20 @@ func TestRefusedAddressesAreNoted(t *testing.T) {
 			for at, addrs := range r.refusedAt {
 				for _, addr := range addrs {
 					noted++
-					p := place{set: setRefusedExternal, proto: at.proto, port: at.port, addr: addr}
-					if _, there := m.Sets[setRefusedExternal.String()].Elements[string(p.key(nil))]; !there {
+					p := place{set: setRefused, proto: at.proto, port: at.port, addr: addr}
+					if e, there := m.Sets[setRefused.String()].Elements[string(p.key(nil))]; !there || installed(e) == 0 {
 						t.Fatalf("%v is recorded and not installed", p)
 					}
 				}
 			}
-			if installed := len(m.Sets[setRefusedExternal.String()].Elements); noted != installed {
-				t.Fatalf("%d addresses recorded, %d installed", noted, installed)
+			found := 0
+			for _, e := range m.Sets[setRefused.String()].Elements {
+				if installed(e) != 0 {
+					found++
+				}
+			}
+			if noted != found {
+				t.Fatalf("%d addresses recorded, %d installed", noted, found)
 			}
 			most = max(most, noted)
 		}

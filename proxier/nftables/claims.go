@@ -51,7 +51,9 @@ const (
 	roleExternal
 	roleLimited // a load balancer that only some sources may use
 	roleRefused
-	rolePresent // in a set: firewall, health checks
+	roleRefusedExternal
+	roleFirewall // the load balancer's address, where only some sources may use it
+	roleHealthCheck
 )
 
 // claim is a Service port that owns a place. Of several owners the oldest Service comes first. The claims of one
@@ -76,14 +78,14 @@ func eachClaim(p *plan.ServicePort, proto byte, yield func(place, role, int)) {
 	if p.HasInternalEndpoints() {
 		claim(setFrontends, p.ClusterIP, p.Port, roleCluster)
 	} else {
-		claim(setRefusedServices, p.ClusterIP, p.Port, roleRefused)
+		claim(setRefused, p.ClusterIP, p.Port, roleRefused)
 	}
 	external := func(addr netip.Addr, r role) {
 		if p.HasEndpoints {
 			claim(setFrontends, addr, p.Port, r)
 		}
 		if !p.HasExternalEndpoints() {
-			claim(setRefusedExternal, addr, p.Port, roleRefused)
+			claim(setRefused, addr, p.Port, roleRefusedExternal)
 		}
 	}
 	for _, ip := range p.ExternalIPs {
@@ -91,7 +93,7 @@ func eachClaim(p *plan.ServicePort, proto byte, yield func(place, role, int)) {
 	}
 	for _, vip := range p.LoadBalancerVIPs {
 		if limited(p) {
-			claim(setFirewall, vip, p.Port, rolePresent)
+			claim(setRefused, vip, p.Port, roleFirewall)
 			external(vip, roleLimited)
 			continue
 		}
@@ -102,11 +104,11 @@ func eachClaim(p *plan.ServicePort, proto byte, yield func(place, role, int)) {
 			claim(setNodePorts, netip.Addr{}, p.NodePort, roleExternal)
 		}
 		if !p.HasExternalEndpoints() {
-			claim(setRefusedNodePorts, netip.Addr{}, p.NodePort, roleRefused)
+			claim(setRefusedNodePorts, netip.Addr{}, p.NodePort, roleRefusedExternal)
 		}
 	}
 	if p.HealthCheckNodePort != 0 {
-		yield(place{set: setHealthChecks, port: p.HealthCheckNodePort}, rolePresent, rank)
+		yield(place{set: setHealthChecks, port: p.HealthCheckNodePort}, roleHealthCheck, rank)
 	}
 }
 
@@ -118,10 +120,10 @@ func limited(p *plan.ServicePort) bool {
 // placeState has the claims of a place and its installed elements.
 type placeState struct {
 	claims []claim
-	// class and lists are installed for a frontend; refusal for a refused one, 1 for one that is only present.
+	// class and lists are installed for a frontend; refusal for a refused one, 1 for a health check.
 	class   Class
 	lists   []list
-	refusal uint32
+	refusal refusal
 }
 
 // list is an element of lists: by the class, the frontend has this Service port.
@@ -135,6 +137,16 @@ func (s *placeState) put(c claim) {
 	if !found {
 		s.claims = slices.Insert(s.claims, i, c)
 	}
+}
+
+// first returns the first claim with a role; nil: none has it.
+func (s *placeState) first(r role) *claim {
+	for i := range s.claims {
+		if s.claims[i].role == r {
+			return &s.claims[i]
+		}
+	}
+	return nil
 }
 
 // take removes the claims of a Service port.
@@ -231,10 +243,7 @@ func decide(p place, ways []way) Class {
 
 // refuse returns how traffic without a usable endpoint is refused. It is rejected when the Service has no endpoint. It
 // is dropped when policy Local excludes all endpoints, because the sender may succeed at another node.
-func (c *claim) refuse() uint32 {
-	if c.role == rolePresent {
-		return 1
-	}
+func (c *claim) refuse() refusal {
 	if !c.of.port.HasEndpoints {
 		return refuseReject
 	}

@@ -24,7 +24,7 @@ func reg(word int) uint32 { return unix.NFT_REG32_00 + uint32(word) }
 //	            value    blank  class  ·····
 //	nodeports   key             proto  dport
 //	            value    blank  class  ·····
-//	refused-…   key      daddr  proto  dport
+//	refused     key      daddr  proto  dport
 //	            value           blank  refusal
 //	classes     key             class  ·····
 //	lists       key      daddr  proto  dport  class  ·····
@@ -42,6 +42,7 @@ type registers struct {
 	class     int // of frontends, behind a blank
 	refusal   int // of refused Services and external addresses, behind a blank
 	nodePort  int // the key of nodeports, and the class, behind a blank
+	behind    int // the destination address, behind these
 	listClass int // in the key of lists, behind the frontend
 	client    int // the key of affinity: an address, then the ID
 	id        int // of lists, behind a blank: begins the keys of members and endpoints
@@ -51,7 +52,7 @@ type registers struct {
 
 func registersOf(addrWords int) registers {
 	id := addrWords + 2
-	return registers{class: addrWords, refusal: addrWords + 1, nodePort: 1, listClass: id, client: id - addrWords, id: id, slot: id + 2, target: id + 3}
+	return registers{class: addrWords, refusal: addrWords + 1, nodePort: 1, behind: 4, listClass: id, client: id - addrWords, id: id, slot: id + 2, target: id + 3}
 }
 
 // Conntrack's bits (enum ip_conntrack_info, ip_conntrack_status), as ct loads them: in the machine's byte order.

@@ -22,7 +22,7 @@ func TestNftCommand(t *testing.T) {
 	}
 	lists := [][]string{{"list", "tables"}, {"list", "ruleset"}, {"-a", "-n", "list", "ruleset"}, {"-j", "list", "ruleset"}, {"-j", "-a", "-n", "list", "ruleset"}}
 	for _, family := range []string{"ip", "ip6"} {
-		lists = append(lists, []string{"list", "table", family, "synclab"}, []string{"list", "chain", family, "synclab", chainServices})
+		lists = append(lists, []string{"list", "table", family, "synclab"}, []string{"list", "chain", family, "synclab", baseChains[0].name})
 		for s := range sets {
 			lists = append(lists, []string{"list", map[bool]string{true: "map", false: "set"}[len(specs[s].value) > 0], family, "synclab", s.String()})
 		}

@@ -24,7 +24,7 @@ type Ruleset struct {
 	idle   idleClasses
 	// hashes are those of frontends' own chains.
 	hashes map[Class][sha256.Size]byte
-	// refusedAt are the addresses in refused-external, by protocol and port. A NodePort may take precedence there.
+	// refusedAt are the external addresses in refused, by protocol and port. A NodePort may take precedence there.
 	refusedAt map[place][]netip.Addr
 	// hairpin counts the slots that contain an address of an endpoint on this node.
 	hairpin map[host]int32
@@ -167,9 +167,11 @@ func (r *Ruleset) Load(w writer, ports []*plan.ServicePort) error {
 	for _, chain := range fixedChains {
 		w.createChain(chain, nil)
 	}
-	for _, v := range refusals {
-		w.addVerdict(setRefusals, native(v.number), v.to)
-		r.elements[setRefusals]++
+	for _, h := range refusalHooks {
+		h.verdicts(func(f refusal, to expr.Verdict) {
+			w.addVerdict(h.set, native(uint32(f)), to)
+			r.elements[h.set]++
+		})
 	}
 	for _, chain := range fixedChains {
 		r.writeFixed(w, chain)

@@ -147,7 +147,7 @@ func TestPartialIsFull(t *testing.T) {
 // The sets in the order in which a packet reads them. The sets of the filter hooks count as old as the first one: see
 // docs/design/nftables-table.md on the weaker guarantees between hooks.
 var lookOrder = [][]set{
-	{setFrontends, setNodePorts, setRefusedServices, setRefusedExternal, setRefusedNodePorts, setFirewall, setHealthChecks, setRefusals},
+	{setFrontends, setNodePorts, setRefused, setRefusedNodePorts, setHealthChecks, setRefusalsInput, setRefusalsForward, setRefusalsOutput},
 	{setClasses}, {setLists}, {setAffinity, setMembers}, endpointSets(), {setHairpin},
 }
 

@@ -25,11 +25,11 @@ const (
 	setAffinity
 	setMembers
 	setHairpin
-	setRefusedServices
-	setRefusedExternal
+	setRefused
 	setRefusedNodePorts
-	setRefusals
-	setFirewall
+	setRefusalsInput
+	setRefusalsForward
+	setRefusalsOutput
 	setHealthChecks
 	setEndpoints // the first of the maps of endpoints: see endpointsOf
 	sets         = setEndpoints + endpointMaps
@@ -106,11 +106,11 @@ var specs = [sets]spec{
 	setAffinity:         {name: "affinity", key: fields([]field{addrField}, class64), value: memory, dynamic: true, most: 1 << 20},
 	setMembers:          {name: "members", key: fields(class64, []field{wordField}, target)},
 	setHairpin:          {name: "hairpin", key: []field{addrField, addrField}},
-	setRefusedServices:  {name: "refused-services", key: frontend, value: toRefusal},
-	setRefusedExternal:  {name: "refused-external", key: frontend, value: toRefusal},
+	setRefused:          {name: "refused", key: frontend, value: toRefusal},
 	setRefusedNodePorts: {name: "refused-nodeports", key: []field{protoField, portField}, value: toRefusal},
-	setRefusals:         {name: "refusals", key: []field{wordField}, value: []field{verdict}},
-	setFirewall:         {name: "firewall", key: frontend},
+	setRefusalsInput:    {name: "refusals-input", key: []field{wordField}, value: []field{verdict}},
+	setRefusalsForward:  {name: "refusals-forward", key: []field{wordField}, value: []field{verdict}},
+	setRefusalsOutput:   {name: "refusals-output", key: []field{wordField}, value: []field{verdict}},
 	setHealthChecks:     {name: "health-checks", key: []field{portField}},
 }
 

@@ -132,48 +132,63 @@ func (r *Ruleset) touch(p place) {
 	r.touched = append(r.touched, p)
 	if p.set == setRefusedNodePorts {
 		for _, addr := range r.refusedAt[p] {
-			r.touched = append(r.touched, place{setRefusedExternal, p.proto, p.port, addr})
+			r.touched = append(r.touched, place{setRefused, p.proto, p.port, addr})
 		}
 	}
 }
 
 func (r *Ruleset) settleFilter(p place, s *placeState) {
-	refusal := r.refusal(p, s)
-	if refusal == s.refusal {
+	now, old := r.refusal(p, s), s.refusal
+	if now == old {
 		return
 	}
 	list := &r.now[p.set]
-	if s.refusal != 0 {
+	if old != 0 {
 		list.removed = p.key(list.removed)
 	}
-	if refusal != 0 {
+	if now != 0 {
 		list.added = p.key(list.added)
 		if len(specs[p.set].value) > 0 {
-			list.added = appendWord(append(list.added, make([]byte, blankLen)...), refusal)
+			list.added = appendWord(append(list.added, make([]byte, blankLen)...), uint32(now))
 		}
 	}
-	if p.set == setRefusedExternal && (refusal != 0) != (s.refusal != 0) {
-		r.note(p, refusal != 0)
+	if there := now.external() != 0; p.set == setRefused && there != (old.external() != 0) {
+		r.note(p, there)
 	}
-	s.refusal = refusal
+	s.refusal = now
 }
 
-// refusal returns the value that the filter hooks need for a frontend key; 0: none.
-func (r *Ruleset) refusal(p place, s *placeState) uint32 {
-	if len(s.claims) == 0 {
+// refusal returns the value that the filter hooks need for a place; 0: none.
+func (r *Ruleset) refusal(p place, s *placeState) refusal {
+	switch {
+	case len(s.claims) == 0:
 		return 0
+	case p.set == setHealthChecks:
+		return 1
+	case p.set == setRefusedNodePorts:
+		return s.claims[0].refuse()
 	}
-	first := &s.claims[0]
-	refusal := first.refuse()
-	if p.set != setRefusedExternal {
-		return refusal
+	var found refusal
+	if c := s.first(roleRefused); c != nil {
+		found = newRefusal(c.refuse(), 0)
 	}
-	// If the address is the node's, an older Service's NodePort comes first.
-	other := r.places[nodePortOf(p)]
-	if other == nil || len(other.claims) == 0 || other.claims[0].compare(first) > 0 || other.claims[0].refuse() == refusal {
-		return refusal
+	if c := s.first(roleRefusedExternal); c != nil {
+		found |= r.refuseExternal(p, c)
 	}
-	if refusal == refuseReject {
+	if s.first(roleFirewall) != nil {
+		found |= limitedSources
+	}
+	return found
+}
+
+// refuseExternal returns how an address of external traffic is refused. If the address is the node's, an older Service's
+// NodePort comes first.
+func (r *Ruleset) refuseExternal(p place, first *claim) refusal {
+	own, other := first.refuse(), r.places[nodePortOf(p)]
+	switch {
+	case other == nil || len(other.claims) == 0 || other.claims[0].compare(first) > 0 || other.claims[0].refuse() == own:
+		return own
+	case own == refuseReject:
 		return refuseRejectLocalDrop
 	}
 	return refuseDropLocalReject

@@ -38,7 +38,7 @@ func mutations() []broken {
 		{"a chain is lost", "I1", "tree", func(_ *testing.T, e *Evidence) { delete(e.Saved[ipv4]["mangle"], "KUBE-PROXY-CANARY") }},
 		{"a rule of kube-proxy's is lost", "I1", "kube-proxy", func(t *testing.T, e *Evidence) { e.drop(t, "nat", "-d 10.96.0.10/32") }},
 		{"an element is lost", "I1", "nftables", func(_ *testing.T, e *Evidence) { take(e.Nft[ipv4].Sets["frontends"]) }},
-		{"an unexpected element", "I1", "nftables", func(_ *testing.T, e *Evidence) { e.Nft[ipv4].Sets["firewall"]["abc"] = "" }},
+		{"an unexpected element", "I1", "nftables", func(_ *testing.T, e *Evidence) { e.Nft[ipv4].Sets["health-checks"]["abc"] = "" }},
 		{"an endpoint is another", "I1", "nftables", func(_ *testing.T, e *Evidence) { spoil(e.Nft[ipv4].Sets[endpointSets[0]]) }},
 		{"a frontend is another Service's", "I1", "nftables", func(_ *testing.T, e *Evidence) { spoil(e.Nft[ipv4].Sets[listsSet]) }},
 		{"a class is another", "I1", "nftables", func(_ *testing.T, e *Evidence) { spoil(e.Nft[ipv4].Sets["frontends"]) }},

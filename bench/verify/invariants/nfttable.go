@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -22,21 +23,20 @@ type NftTable struct {
 }
 
 // entrySets are the sets that packets look up first. They must have exactly the elements that a full sync writes.
-var entrySets = []string{"frontends", "nodeports", "refused-services", "refused-external", "refused-nodeports", "firewall", "health-checks", "members"}
+var entrySets = []string{"frontends", "nodeports", "refused", "refused-nodeports", "refusals-input", "refusals-forward", "refusals-output", "health-checks", "members"}
 
 // The sets that packets look up with the result of another set. They may still have deferred deletes of the previous
 // sync.
 const (
-	listsSet    = "lists"
-	hairpinSet  = "hairpin"
-	classesSet  = "classes"
-	refusalsSet = "refusals"
+	listsSet   = "lists"
+	hairpinSet = "hairpin"
+	classesSet = "classes"
 )
 
 // endpointSets are the maps of endpoints, by the length of their list; the first one is that of short lists.
 var endpointSets = nftables.EndpointMaps()
 
-var readSets = slices.Concat([]string{listsSet, hairpinSet, classesSet, refusalsSet}, endpointSets, entrySets)
+var readSets = slices.Concat([]string{listsSet, hairpinSet, classesSet}, endpointSets, entrySets)
 
 // nftTables are the possible names of Synclab's table.
 var nftTables = [...]string{"synclab", "synclab-2"}
@@ -77,7 +77,7 @@ func ReadNft(family corev1.IPFamily) (*NftTable, error) {
 		t.Sets[set] = map[string]string{}
 		for _, e := range elements {
 			value := string(e.Data)
-			if set == classesSet || set == refusalsSet {
+			if set == classesSet || strings.HasPrefix(set, "refusals-") {
 				value = e.Jump
 			}
 			t.Sets[set][string(e.Key)] = value

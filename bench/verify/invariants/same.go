@@ -142,8 +142,8 @@ func differencesNft(want, have *NftTable) []string {
 				add("set %s: missing element %s", set, spell(key))
 			case !inWant:
 				add("set %s: unexpected element %s", set, spell(key))
-			case want.means(set, wanted) != have.means(set, there):
-				add("set %s: %s maps to %s, not %s", set, spell(key), have.means(set, there), want.means(set, wanted))
+			case means(set, wanted) != means(set, there):
+				add("set %s: %s maps to %s, not %s", set, spell(key), means(set, there), means(set, wanted))
 			}
 		}
 	}
@@ -165,12 +165,9 @@ func differencesNft(want, have *NftTable) []string {
 }
 
 // means returns the meaning of an entry's value, independent of assigned numbers.
-func (t *NftTable) means(set, value string) string {
-	switch {
-	case set == "frontends" || set == "nodeports":
+func means(set, value string) string {
+	if set == "frontends" || set == "nodeports" {
 		return fmt.Sprintf("class %x", bare(class(value)))
-	case strings.HasPrefix(set, "refused-") && len(value) >= 2*wordLen:
-		return "chain " + t.Sets[refusalsSet][value[wordLen:2*wordLen]]
 	}
 	return spell(value)
 }
