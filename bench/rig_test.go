@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"synclab/proxier"
+	"synclab/proxier/backend"
 	"synclab/proxier/iptables"
 	"synclab/proxier/iptables/rule"
 	"synclab/sim/world"
@@ -88,4 +89,4 @@ func (voidTables) Fingerprint() (iptables.Fingerprint, error) { return iptables.
 func (voidTables) Others(map[iptables.Table]iptables.Count) (iptables.Fingerprint, error) {
 	return iptables.Fingerprint{}, nil
 }
-func (voidTables) Drift(context.Context, iptables.Expected) (string, error) { return "", nil }
+func (voidTables) Drift(iptables.Expected) backend.Comparison { return backend.Compared("", nil) }

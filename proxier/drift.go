@@ -2,6 +2,7 @@ package proxier
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"synclab/proxier/kernel"
@@ -11,8 +12,12 @@ import (
 // fingerprint contains only sizes. It cannot show that another process replaced rules one for one during a sync.
 const deepEvery = 10
 
-// driftTries bounds how often one check starts again. Syncs may run in between: reading 110,000 chains takes 1.4 s.
-const driftTries = 10
+// driftTries bounds how often one check starts again. Syncs may run while it reads, but for the last try: reading 110,000
+// chains takes 1.4 s.
+const driftTries = 4
+
+// errSynced: a sync wrote the tables while a check read them.
+var errSynced = errors.New("a sync ran meanwhile")
 
 // watchDrift compares the tables with the desired rules once every sync period, until ctx ends. kube-proxy checks only
 // one empty chain in mangle, and so never notices a flushed nat table (k/k#129128). See docs/design/drift-check.md.
@@ -81,16 +86,17 @@ func (e *engine) watchOthers() {
 // checkDrift requests a full sync on external writes. A check that fails proves nothing: a held lock is not a flushed
 // table (k/k#83402).
 func (e *engine) checkDrift(ctx context.Context) {
-	for range driftTries {
-		if !e.compare(ctx) {
+	for try := range driftTries {
+		if !e.compare(ctx, try == driftTries-1) {
 			return
 		}
 	}
 }
 
 // compare is one attempt of a check. It reports whether another attempt may succeed, because a table changed meanwhile.
-func (e *engine) compare(ctx context.Context) (again bool) {
-	e.syncing.Lock() // no sync may change the tables between fingerprint and comparison
+// alone: no sync may run meanwhile.
+func (e *engine) compare(ctx context.Context, alone bool) (again bool) {
+	e.syncing.Lock()
 	defer e.syncing.Unlock()
 	if e.lastFull.IsZero() || e.backend.Dirty() {
 		return false // the first sync, or the retry of a failed one, must run first
@@ -105,10 +111,10 @@ func (e *engine) compare(ctx context.Context) (again bool) {
 	if fingerprint == e.fingerprint && !e.suspect && e.checks%deepEvery != 0 {
 		found, err = e.backend.Glance()
 	} else {
-		found, err = e.backend.Drift(ctx)
+		found, err = e.drift(ctx, alone)
 	}
 	switch {
-	case kernel.Changed(err):
+	case kernel.Changed(err), errors.Is(err, errSynced):
 		e.log("drift check: the tables changed while they were read", "error", err)
 		e.suspect = true
 		return true
@@ -122,4 +128,20 @@ func (e *engine) compare(ctx context.Context) (again bool) {
 		e.fingerprint, e.suspect = fingerprint, false
 	}
 	return false
+}
+
+// drift compares the tables with the desired rules as of now. Unless it has to be alone, it lets syncs run, and errs if
+// one did. The caller holds syncing, and holds it again afterwards.
+func (e *engine) drift(ctx context.Context, alone bool) (string, error) {
+	compare, seq := e.backend.Drift(), e.seq
+	if alone {
+		return compare(ctx)
+	}
+	e.syncing.Unlock()
+	found, err := compare(ctx)
+	e.syncing.Lock()
+	if e.seq != seq {
+		return "", errSynced
+	}
+	return found, err
 }

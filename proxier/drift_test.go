@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"synclab/internal/seedstest"
+	"synclab/proxier/backend"
 	"synclab/proxier/iptables"
 )
 
@@ -86,7 +87,7 @@ func TestDrift(t *testing.T) {
 				f.mustSync()
 				externalWrite(f)
 				if f.checkDrift(f.t.Context()); f.full != "drift" {
-					found, err := f.backend.Drift(f.t.Context())
+					found, err := f.backend.Drift()(f.t.Context())
 					t.Fatalf("requested a full sync for %q, want drift (thorough check: %q, %v)", f.full, found, err)
 				}
 				f.mustSync()
@@ -301,7 +302,7 @@ func TestDriftCheckEndsWithContext(t *testing.T) {
 		foreigners["a jump deleted"](f)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if found, err := f.backend.Drift(ctx); found != "" || !errors.Is(err, context.Canceled) {
+		if found, err := f.backend.Drift()(ctx); found != "" || !errors.Is(err, context.Canceled) {
 			t.Errorf("drift %q, %v; want it canceled", found, err)
 		}
 		if err := f.tables.EnsureJumps(ctx); !errors.Is(err, context.Canceled) {
@@ -309,6 +310,45 @@ func TestDriftCheckEndsWithContext(t *testing.T) {
 		}
 		if f.checkDrift(ctx); f.full != "" {
 			t.Errorf("requested a full sync for %q, want none", f.full)
+		}
+	})
+}
+
+// interrupted calls during at the beginning of each comparison, with its number.
+type interrupted struct {
+	Backend
+	during func(read int)
+	reads  int
+}
+
+func (b *interrupted) Drift() backend.Comparison {
+	compare := b.Backend.Drift()
+	return func(ctx context.Context) (string, error) {
+		b.reads++
+		b.during(b.reads)
+		return compare(ctx)
+	}
+}
+
+// A sync may run while a check reads the tables. What the check found is discarded then, and its last attempt keeps
+// syncs waiting.
+func TestSyncDuringDriftCheck(t *testing.T) {
+	eachVariant(t, func(t *testing.T, f *faulty) {
+		f.plain(1, 2)
+		f.mustSync()
+		b := &interrupted{Backend: f.backend}
+		b.during = func(read int) {
+			if held := len(f.syncing) > 0; held != (read == driftTries) {
+				t.Fatalf("read %d: syncs have to wait: %t", read, held)
+			} else if !held {
+				f.plain(1+read, 2)
+				f.mustSync()
+			}
+		}
+		f.backend, f.suspect = b, true
+		defer func() { f.backend = b.Backend }()
+		if f.checkDrift(t.Context()); b.reads != driftTries || f.full != "" || f.suspect {
+			t.Errorf("%d reads, a full sync for %q, suspect: %t", b.reads, f.full, f.suspect)
 		}
 	})
 }

@@ -41,9 +41,9 @@ type Backend interface {
 	// Glance compares what Fingerprint omits because it is too expensive to read at each sync, but cheap for each
 	// check. It describes the first difference; empty: there is none.
 	Glance() (string, error)
-	// Drift compares the kernel's rules with the desired rules and describes the first difference; empty: there is
-	// none.
-	Drift(ctx context.Context) (string, error)
+	// Drift returns a comparison of the kernel's rules with the desired rules as of now. It may run beside a sync, whose
+	// changes it reports as differences.
+	Drift() backend.Comparison
 	// Dispatch lists the cluster IPs with endpoints in the order in which packets meet their rules. rules is the number
 	// of Service rules that a packet for no Service crosses.
 	Dispatch(ports []*plan.ServicePort) (frontends []backend.Frontend, rules int)

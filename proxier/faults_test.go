@@ -138,7 +138,7 @@ func (f *faulty) converged() {
 func (f *faulty) quiet() {
 	f.t.Helper()
 	if f.drifts() != "" {
-		found, err := f.backend.Drift(f.t.Context())
+		found, err := f.backend.Drift()(f.t.Context())
 		f.t.Fatalf("drift without an external write: %q, %v", found, err)
 	}
 }

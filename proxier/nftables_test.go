@@ -38,7 +38,7 @@ func TestNftablesBackend(t *testing.T) {
 				if err := e.sync(t.Context()); err != nil {
 					t.Fatalf("event %d: %v", n, err)
 				}
-				if found, err := e.backend.Drift(t.Context()); err != nil || found != "" {
+				if found, err := e.backend.Drift()(t.Context()); err != nil || found != "" {
 					t.Fatalf("event %d: %s, %v", n, found, err)
 				}
 				if e.suspect {
@@ -112,7 +112,7 @@ func TestNftablesChainIsFlushed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		run("flush", "chain", "ip", table, "services")
+		run("flush", "chain", "ip", table, "nat-prerouting")
 		if again {
 			sync()
 		}

@@ -42,7 +42,7 @@ func TestTreeDrift(t *testing.T) {
 			} {
 				tool(t, variant, args...)
 				if e.checkDrift(t.Context()); e.full != "drift" {
-					found, err := e.backend.Drift(t.Context())
+					found, err := e.backend.Drift()(t.Context())
 					t.Fatalf("%s: requested a full sync for %q, want drift (thorough check: %q, %v)", what, e.full, found, err)
 				}
 				if err := e.sync(t.Context()); err != nil {

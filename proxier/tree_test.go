@@ -384,7 +384,7 @@ func TestConversion(t *testing.T) {
 				if diff := cmp.Diff(strings.Split(freshForm(t, c, way[1]), "\n"), strings.Split(saved(t, model), "\n")); diff != "" {
 					t.Fatalf("(-fresh +converted):\n%s", diff)
 				}
-				if drift, err := after.backend.Drift(t.Context()); drift != "" || err != nil {
+				if drift, err := after.backend.Drift()(t.Context()); drift != "" || err != nil {
 					t.Errorf("drift: %s, %v", drift, err)
 				}
 				if restores < 5 && way[0] != way[1] {

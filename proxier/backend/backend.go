@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"context"
 	"net/netip"
 	"time"
 
@@ -84,6 +85,14 @@ type Inherited struct {
 	Frontend netip.AddrPort // an invalid address means a NodePort
 	// Endpoints are the possible DNAT targets, including those behind a firewall or a policy.
 	Endpoints []netip.AddrPort
+}
+
+// Comparison compares the kernel's rules with the desired ones and describes the first difference; empty: there is none.
+type Comparison func(context.Context) (string, error)
+
+// Compared returns a comparison that has been made.
+func Compared(found string, err error) Comparison {
+	return func(context.Context) (string, error) { return found, err }
 }
 
 // Fingerprint is a fingerprint of the kernel's rules. It changes when the rules may have changed. Comparing two costs almost

@@ -80,13 +80,12 @@ func (b *Backend) Fingerprint() (backend.Fingerprint, error) { return b.tables.F
 // Others returns a fingerprint that external writes change and a sync does not.
 func (b *Backend) Others() (backend.Fingerprint, error) { return b.tables.Others(b.rules.Total()) }
 
-// Drift compares the tables with the expected content and describes the first difference; empty: none.
-func (b *Backend) Drift(ctx context.Context) (string, error) {
-	want := b.rules.Expected()
-	if found, err := b.tables.Drift(ctx, want); found != "" || err != nil {
-		return found, err
+// Drift returns a comparison of the tables with the expected content.
+func (b *Backend) Drift() backend.Comparison {
+	if found, err := b.Glance(); found != "" || err != nil {
+		return backend.Compared(found, err)
 	}
-	return b.loosened(want)
+	return b.tables.Drift(b.rules.Expected())
 }
 
 // Glance checks the chains that a sync could not delete because foreign rules refer to them. Such a rule may have been

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"synclab/proxier/backend"
 	"synclab/proxier/iptables/rule"
 )
 
@@ -241,24 +242,26 @@ func (m *Model) Others(own map[Table]Count) (others Fingerprint, err error) {
 	return others, nil
 }
 
-// Drift compares the tables with the expected content.
-func (m *Model) Drift(_ context.Context, want Expected) (string, error) {
+// Drift compares the tables with the expected content, at once: a later restore changes the model.
+func (m *Model) Drift(want Expected) backend.Comparison { return backend.Compared(m.drift(want), nil) }
+
+func (m *Model) drift(want Expected) string {
 	for _, table := range []Table{Mangle, NAT, Filter} {
 		tally := map[string]int{}
 		for name, c := range m.tables[string(table)] {
 			tally[name] = len(c.Rules)
 		}
 		if found := driftIn(table, tally, want); found != "" {
-			return found, nil
+			return found
 		}
 	}
 	for _, j := range jumps {
 		jump := j.rule(m.family)
 		if !slices.ContainsFunc(m.Chain(j.table, j.from), func(r rule.Rule) bool { return r.Equal(&jump) }) {
-			return fmt.Sprintf("jump from %s to %s in %s is missing", j.from, j.to, j.table), nil
+			return fmt.Sprintf("jump from %s to %s in %s is missing", j.from, j.to, j.table)
 		}
 	}
-	return "", nil
+	return ""
 }
 
 // Flush empties the chains of a table, as iptables -F does.

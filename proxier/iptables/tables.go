@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"synclab/proxier/backend"
 	"synclab/proxier/iptables/rule"
 	"synclab/proxier/kernel"
 )
@@ -29,8 +30,8 @@ type Tables interface {
 	Fingerprint() (Fingerprint, error)
 	// Others returns a fingerprint that changes only with external writes. own is the content that the proxier wrote.
 	Others(own map[Table]Count) (Fingerprint, error)
-	// Drift compares the tables with the expected content and describes the first difference; empty: none.
-	Drift(ctx context.Context, want Expected) (string, error)
+	// Drift returns a comparison of the tables with the expected content.
+	Drift(want Expected) backend.Comparison
 }
 
 // Expected is the table content without external writes.
@@ -226,15 +227,17 @@ func (h *Host) Fingerprint() (Fingerprint, error) {
 
 // Drift counts the rules of every chain in the kernel and checks every jump. kernel.Changed recognizes the error of a
 // read during which the tables changed.
-func (h *Host) Drift(ctx context.Context, want Expected) (string, error) {
-	if found, err := h.Differing(ctx, want); found != "" || err != nil {
-		return found, err
+func (h *Host) Drift(want Expected) backend.Comparison {
+	return func(ctx context.Context) (string, error) {
+		if found, err := h.Differing(ctx, want); found != "" || err != nil {
+			return found, err
+		}
+		missing, err := h.Missing(ctx)
+		if missing != "" {
+			missing += " is missing"
+		}
+		return missing, err
 	}
-	missing, err := h.Missing(ctx)
-	if missing != "" {
-		missing += " is missing"
-	}
-	return missing, err
 }
 
 // Differing describes the first chain with a wrong number of rules; empty: there is none.

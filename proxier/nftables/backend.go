@@ -33,6 +33,7 @@ type Backend struct {
 
 	socket *socket
 	kernel *kernel.Nftables
+	beside *kernel.Nftables // of comparisons, which may run beside a sync
 	// rules and encoder are those of the table that packets meet; nil before the first full sync.
 	rules   *Ruleset
 	encoder *encoder
@@ -157,10 +158,14 @@ func (b *Backend) open() (err error) {
 			return err
 		}
 	}
-	if b.kernel == nil {
-		b.kernel, err = kernel.OpenNftables()
+	for _, k := range []**kernel.Nftables{&b.kernel, &b.beside} {
+		if *k == nil {
+			if *k, err = kernel.OpenNftables(); err != nil {
+				return err
+			}
+		}
 	}
-	return err
+	return nil
 }
 
 // Close closes the sockets. The table stays.
@@ -168,10 +173,12 @@ func (b *Backend) Close() error {
 	if b.socket != nil {
 		b.socket.close()
 	}
-	if b.kernel != nil {
-		b.kernel.Close()
+	for _, k := range []*kernel.Nftables{b.kernel, b.beside} {
+		if k != nil {
+			k.Close()
+		}
 	}
-	b.socket, b.kernel = nil, nil
+	b.socket, b.kernel, b.beside = nil, nil, nil
 	return nil
 }
 

@@ -50,7 +50,7 @@ func mustSync(t testing.TB, b *Backend, full bool, ports []*plan.ServicePort) ba
 
 func noDrift(t testing.TB, b *Backend) {
 	t.Helper()
-	if found, err := b.Drift(context.Background()); err != nil || found != "" {
+	if found, err := b.Drift()(context.Background()); err != nil || found != "" {
 		t.Fatalf("drift: %s, %v", found, err)
 	}
 }
@@ -179,7 +179,7 @@ func TestMeddling(t *testing.T) {
 			if second, err := b.Fingerprint(); err != nil || second == first {
 				t.Errorf("a fingerprint taken after the external write stays: %v", err)
 			}
-			if found, err := b.Drift(context.Background()); err != nil || found == "" {
+			if found, err := b.Drift()(context.Background()); err != nil || found == "" {
 				t.Errorf("no drift found, %v", err)
 			}
 			b.Update(plan.Delta{Changed: []*plan.ServicePort{changed}})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
@@ -52,7 +53,7 @@ func (b *Backend) Fingerprint() (backend.Fingerprint, error) {
 	}
 	if generation != b.generation+b.socket.commits {
 		b.foreign = true
-		found, err := b.outline(b.kernel.ReportedSizes) // counting would cost more than a sync
+		found, err := b.expected().outline(b.kernel, b.kernel.ReportedSizes) // counting would cost more than a sync
 		if err != nil {
 			return backend.Fingerprint{}, err
 		}
@@ -79,46 +80,52 @@ func (b *Backend) Glance() (string, error) {
 	if b.model != nil || b.kernel == nil || b.rules == nil || !b.foreign {
 		return "", nil
 	}
-	found, err := b.countedRules()
+	want := b.expected()
+	want.chains = b.rules.chains
+	found, err := want.countedRules(b.kernel)
 	if err == nil && found == "" {
 		b.foreign = false
 	}
 	return found, err
 }
 
-// countedRules compares the number of rules in each chain.
-func (b *Backend) countedRules() (string, error) {
-	tally, err := b.kernel.RulesByChain(b.opts.Family, b.encoder.table)
-	if err != nil {
-		return "", err
-	}
-	return b.rules.driftOfRules(tally), nil
+// expected is the table as the last sync left it. It shares nothing that a sync changes.
+type expected struct {
+	family   corev1.IPFamily
+	table    string
+	handle   uint64
+	rules    *rules
+	elements [sets]int
+	chains   map[Class]int // of classes, with the number of their rules; nil: not compared
+}
+
+func (b *Backend) expected() *expected {
+	return &expected{family: b.opts.Family, table: b.encoder.table, handle: b.handle, rules: b.rules.rules, elements: b.rules.elements}
 }
 
 // outline compares what the kernel reports of the table without a dump: its handle, the rules of the base chains, and
 // the sizes of its sets as far as they are known.
-func (b *Backend) outline(sizesOf func(corev1.IPFamily, string) ([]kernel.NftSize, error)) (string, error) {
-	family, table := b.opts.Family, b.encoder.table
-	handle, there, err := b.kernel.Table(family, table)
+func (e *expected) outline(k *kernel.Nftables, sizesOf func(corev1.IPFamily, string) ([]kernel.NftSize, error)) (string, error) {
+	handle, there, err := k.Table(e.family, e.table)
 	switch {
 	case err != nil:
 		return "", err
 	case !there:
-		return fmt.Sprintf("table %s is missing", table), nil
-	case handle != b.handle:
-		return fmt.Sprintf("table %s was replaced", table), nil
+		return fmt.Sprintf("table %s is missing", e.table), nil
+	case handle != e.handle:
+		return fmt.Sprintf("table %s was replaced", e.table), nil
 	}
 	for i := range baseChains {
 		name := baseChains[i].name
-		rules, there, err := b.kernel.Uses(family, table, name)
+		rules, there, err := k.Uses(e.family, e.table, name)
 		if err != nil {
 			return "", err
 		}
-		if want := len(b.rules.rules.fixed(name)); !there || rules != want {
+		if want := len(e.rules.fixed(name)); !there || rules != want {
 			return fmt.Sprintf("chain %s has %d rules, not %d", name, rules, want), nil
 		}
 	}
-	sizes, err := sizesOf(family, table)
+	sizes, err := sizesOf(e.family, e.table)
 	if err != nil {
 		return "", err
 	}
@@ -128,44 +135,58 @@ func (b *Backend) outline(sizesOf func(corev1.IPFamily, string) ([]kernel.NftSiz
 	}
 	for s := range sets {
 		n, there := have[s.String()]
-		if !there || s != setAffinity && n >= 0 && n != b.rules.elements[s] { // packets write affinity
-			return fmt.Sprintf("set %s has %d elements, not %d", s, n, b.rules.elements[s]), nil
+		if !there || s != setAffinity && n >= 0 && n != e.elements[s] { // packets write affinity
+			return fmt.Sprintf("set %s has %d elements, not %d", s, n, e.elements[s]), nil
 		}
 	}
 	return "", nil
 }
 
-// Drift counts the content of the table and describes the first difference; empty: none. It does not see elements that
-// an external write replaced by others.
-func (b *Backend) Drift(context.Context) (string, error) {
+// Drift returns a comparison that counts the content of the table. It does not see elements that an external write
+// replaced by others.
+func (b *Backend) Drift() backend.Comparison {
 	if b.model != nil {
-		return b.driftOfModel(), nil
+		return backend.Compared(b.driftOfModel(), nil)
 	}
 	if b.kernel == nil || b.rules == nil {
-		return "", errNotOpen
+		return backend.Compared("", errNotOpen)
 	}
-	if found, err := b.outline(b.kernel.Sizes); err != nil || found != "" {
+	want, k := b.expected(), b.beside
+	want.chains = maps.Clone(b.rules.chains)
+	return func(context.Context) (string, error) { return want.compare(k) }
+}
+
+func (e *expected) compare(k *kernel.Nftables) (string, error) {
+	if found, err := e.outline(k, k.Sizes); err != nil || found != "" {
 		return found, err
 	}
-	family, table := b.opts.Family, b.encoder.table
 	for _, other := range tableNames {
-		if _, there, err := b.kernel.Table(family, other); err != nil || there && other != table {
+		if _, there, err := k.Table(e.family, other); err != nil || there && other != e.table {
 			return fmt.Sprintf("table %s exists too", other), err
 		}
 	}
-	return b.countedRules()
+	return e.countedRules(k)
+}
+
+// countedRules compares the number of rules in each chain.
+func (e *expected) countedRules(k *kernel.Nftables) (string, error) {
+	tally, err := k.RulesByChain(e.family, e.table)
+	if err != nil {
+		return "", err
+	}
+	return driftOfRules(e.rules, e.chains, tally), nil
 }
 
 // driftOfRules compares the number of rules in each chain with the expected one.
-func (r *Ruleset) driftOfRules(tally map[string]int) string {
+func driftOfRules(r *rules, classes map[Class]int, tally map[string]int) string {
 	want := map[string]int{}
 	for _, chain := range fixedChains {
-		want[chain] = len(r.rules.fixed(chain))
+		want[chain] = len(r.fixed(chain))
 	}
 	for i := range baseChains {
-		want[baseChains[i].name] = len(r.rules.fixed(baseChains[i].name))
+		want[baseChains[i].name] = len(r.fixed(baseChains[i].name))
 	}
-	for class, rules := range r.chains {
+	for class, rules := range classes {
 		want[class.Chain()] = rules
 	}
 	for chain, rules := range want {

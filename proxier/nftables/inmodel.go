@@ -77,5 +77,5 @@ func (b *Backend) driftOfModel() string {
 	for name, chain := range b.model.Chains {
 		tally[name] = len(chain.Rules)
 	}
-	return b.rules.driftOfRules(tally)
+	return driftOfRules(b.rules.rules, b.rules.chains, tally)
 }

@@ -88,7 +88,7 @@ func checkCounts(t *testing.T, r *Ruleset, m *Model) {
 		tally[name] = len(c.Rules)
 		rules += len(c.Rules)
 	}
-	if found := r.driftOfRules(tally); found != "" {
+	if found := driftOfRules(r.rules, r.chains, tally); found != "" {
 		t.Fatal(found)
 	}
 	if total.Chains != len(m.Chains) || total.Rules != rules {

@@ -269,8 +269,10 @@ func (b *Backend) closeRemoved() error {
 	return b.report(lines...)
 }
 
-// Drift compares the kernel's rules with those that were written, and describes the first difference; empty: none.
-func (b *Backend) Drift(context.Context) (string, error) {
+// Drift compares the kernel's rules with those that were written, at once: there are few.
+func (b *Backend) Drift() backend.Comparison { return backend.Compared(b.drift()) }
+
+func (b *Backend) drift() (string, error) {
 	there, err := b.opts.Tables.Chains(iptables.NAT)
 	if err != nil {
 		return "", err

@@ -76,7 +76,7 @@ func (tr *trial) mustSync(full bool) backend.Result {
 	if err != nil {
 		tr.t.Fatal(err)
 	}
-	if drift, err := tr.b.Drift(context.Background()); drift != "" || err != nil {
+	if drift, err := tr.b.Drift()(context.Background()); drift != "" || err != nil {
 		tr.t.Errorf("after the sync: drift %q, %v", drift, err)
 	}
 	return result
@@ -183,7 +183,7 @@ func TestFailedWriteAndRefusal(t *testing.T) {
 		t.Errorf("result %+v", result)
 	}
 	tr.model.Flush(iptables.NAT)
-	if drift, err := tr.b.Drift(context.Background()); drift == "" || err != nil {
+	if drift, err := tr.b.Drift()(context.Background()); drift == "" || err != nil {
 		t.Errorf("flushed tables: drift %q, %v", drift, err)
 	}
 	tr.mustSync(true)

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"synclab/proxier/backend"
 	"synclab/proxier/iptables"
 	"synclab/proxier/iptables/rule"
 	"synclab/proxier/tracker"
@@ -322,17 +323,20 @@ func (t *tables) Others(own map[iptables.Table]iptables.Count) (iptables.Fingerp
 	return t.model.Others(own)
 }
 
-// Drift compares the tables with the expected ones. Reading jumps takes the lock.
-func (t *tables) Drift(ctx context.Context, want iptables.Expected) (string, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if err := t.readable(); err != nil {
-		return "", err
+// Drift compares the tables with the expected ones, when the comparison is made: it locks them. Reading jumps takes the
+// lock of xtables.
+func (t *tables) Drift(want iptables.Expected) backend.Comparison {
+	return func(ctx context.Context) (string, error) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if err := t.readable(); err != nil {
+			return "", err
+		}
+		if t.legacy && time.Until(t.lockedUntil) > 0 {
+			return "", errors.New("exit status 4: the lock is taken")
+		}
+		return t.model.Drift(want)(ctx)
 	}
-	if t.legacy && time.Until(t.lockedUntil) > 0 {
-		return "", errors.New("exit status 4: the lock is taken")
-	}
-	return t.model.Drift(ctx, want)
 }
 
 func (t *tables) saved() string { return savedOf(t.model) }
