@@ -1,10 +1,13 @@
 package iptables
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os/exec"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -135,23 +138,24 @@ func (i Installed) Rules(table Table, chains ...string) (map[string][]rule.Rule,
 	for _, c := range chains {
 		asked[c] = true
 	}
+	// The legacy tool prints the rules of built-in chains first.
+	only := i.Variant == Legacy && len(chains) > 0 && !slices.ContainsFunc(chains, func(c string) bool { return !slices.Contains(builtin[table], c) })
 	run := func(tool string, args ...string) error {
 		path, err := FindBinary(Binary(i.Variant, i.Family, tool))
 		if err != nil {
 			return err
 		}
-		out, err := exec.Command(path, append(args, "-t", string(table))...).Output()
-		if err != nil {
-			return fmt.Errorf("reading %s: %s: %w", table, path, err)
-		}
-		for line := range bytes.Lines(out) {
-			line = bytes.TrimSuffix(line, []byte("\n"))
+		err = eachLine(exec.Command(path, append(args, "-t", string(table))...), func(line []byte) (more bool) {
 			text, isRule := bytes.CutPrefix(line, []byte("-A "))
 			chain, _, _ := bytes.Cut(text, []byte(" "))
 			if isRule && (len(chains) == 0 || asked[string(chain)]) {
 				name, r := parseRule(parser, string(line))
 				rules[name] = append(rules[name], r)
 			}
+			return !isRule || !only || slices.Contains(builtin[table], string(chain))
+		})
+		if err != nil {
+			return fmt.Errorf("reading %s: %s: %w", table, path, err)
 		}
 		return nil
 	}
@@ -168,6 +172,30 @@ func (i Installed) Rules(table Table, chains ...string) (map[string][]rule.Rule,
 		}
 	}
 	return rules, nil
+}
+
+// eachLine calls yield with the lines that a command prints, without their ends, until yield wants no more of them.
+func eachLine(cmd *exec.Cmd, yield func(line []byte) (more bool)) error {
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return err
+	}
+	lines, enough := bufio.NewScanner(out), false
+	lines.Buffer(nil, 1<<20)
+	for !enough && lines.Scan() {
+		enough = !yield(lines.Bytes())
+	}
+	if enough || lines.Err() != nil {
+		_ = cmd.Process.Kill() // it waits for a reader, and only reads itself
+	}
+	err = cmd.Wait()
+	if enough {
+		return nil
+	}
+	return errors.Join(lines.Err(), err)
 }
 
 // readWhole reports whether reading the whole table is faster than reading so many chains one by one. 0: all chains.
