@@ -121,6 +121,22 @@ func New(cluster *api.Cluster, o Options) (*Front, error) {
 	return f, nil
 }
 
+// Encode encodes the present objects as watches send them. Otherwise the first watch does, and its client waits for that.
+func (f *Front) Encode() error {
+	f.mu.Lock()
+	var all []*item
+	for _, s := range f.stores {
+		all = append(all, s.sorted...)
+	}
+	f.mu.Unlock()
+	for _, it := range all {
+		if _, err := it.encoded(formProtobuf); err != nil {
+			return fmt.Errorf("fake API server: %s: %w", it.key, err)
+		}
+	}
+	return nil
+}
+
 // Close stops following the cluster and ends all watches.
 func (f *Front) Close() {
 	f.unwatch()

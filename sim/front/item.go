@@ -2,8 +2,10 @@ package front
 
 import (
 	"bytes"
+	"errors"
 	"sync/atomic"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -41,7 +43,7 @@ func (it *item) encoded(f form) ([]byte, error) {
 	if data := it.forms[f].Load(); data != nil {
 		return *data, nil
 	}
-	data, err := encodeForm(it.object, f)
+	data, err := it.encode(f)
 	if err != nil {
 		return nil, err
 	}
@@ -49,18 +51,42 @@ func (it *item) encoded(f form) ([]byte, error) {
 	return data, nil
 }
 
-func encodeForm(object runtime.Object, f form) ([]byte, error) {
+func (it *item) encode(f form) ([]byte, error) {
 	var b bytes.Buffer
 	switch f {
 	case formMessage:
-		return object.(interface{ Marshal() ([]byte, error) }).Marshal()
+		envelope, err := it.encoded(formProtobuf)
+		if err != nil {
+			return nil, err
+		}
+		return messageIn(envelope)
 	case formProtobuf:
-		err := protobufSerializer.Encode(object, &b)
+		err := protobufSerializer.Encode(it.object, &b)
 		return b.Bytes(), err
 	default:
-		err := jsonSerializer.Encode(object, &b)
+		err := jsonSerializer.Encode(it.object, &b)
 		return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 	}
+}
+
+// messageIn returns the message in an envelope, which is four bytes and a runtime.Unknown.
+func messageIn(envelope []byte) ([]byte, error) {
+	const magic, raw = 4, 2 // raw: number of the field
+	for rest := envelope[magic:]; len(rest) > 0; {
+		number, kind, n := protowire.ConsumeTag(rest)
+		if n < 0 {
+			return nil, protowire.ParseError(n)
+		}
+		if rest = rest[n:]; number == raw {
+			message, n := protowire.ConsumeBytes(rest)
+			return message, protowire.ParseError(min(n, 0))
+		}
+		if n = protowire.ConsumeFieldValue(number, kind, rest); n < 0 {
+			return nil, protowire.ParseError(n)
+		}
+		rest = rest[n:]
+	}
+	return nil, errors.New("an envelope without a message")
 }
 
 // GetObjectKind returns the object's kind.

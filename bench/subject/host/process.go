@@ -115,6 +115,10 @@ func (r *Host) openHarness(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// A real API server keeps encoded objects. Here it would be a part of the first cold start.
+	if err := api.Encode(); err != nil {
+		return err
+	}
 	listener, err := front.Listen("127.0.0.1:0")
 	if err != nil {
 		return fmt.Errorf("fake API server: %w", err)
