@@ -19,6 +19,7 @@ import (
 	"synclab/bench/raw"
 	"synclab/cmd/synclab/terminal"
 	"synclab/reports"
+	"synclab/reports/atlas"
 	"synclab/reports/comparison"
 	"synclab/reports/export"
 	"synclab/reports/front"
@@ -56,6 +57,7 @@ sizes, with 95 % intervals from six results on.`,
   synclab report runs/before -o json
   synclab report runs/before -o openmetrics        # for Prometheus; -o perfdash for PerfDash
   synclab report runs/plan-1                       # the page of a plan
+  synclab report --atlas runs/large runs/packets   # a table for each question, as Markdown
   go test -run '^$' -bench Sync -count 3 ./bench | synclab report --bench -`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
 	}
@@ -73,6 +75,7 @@ type reportFlags struct {
 	npl       time.Duration
 	packetP99 time.Duration
 	noPNG     bool
+	atlas     bool
 }
 
 func (f *reportFlags) register(cmd *cobra.Command) {
@@ -80,6 +83,7 @@ func (f *reportFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	registerOut(cmd, &f.out, nil, "report", "the first run's, if it is yours")
 	flags.StringVar(&f.bench, "bench", "", "`file` with the output of go test -bench, or - for stdin: print growth exponents")
+	flags.BoolVar(&f.atlas, "atlas", false, "print a table for each question, with the subjects of all RUNs as columns, as Markdown")
 	flags.BoolVar(&f.noPNG, "no-png", false, "draw SVG only")
 	for _, slo := range []struct {
 		to    *time.Duration
@@ -93,7 +97,8 @@ func (f *reportFlags) register(cmd *cobra.Command) {
 	} {
 		flags.DurationVar(slo.to, slo.name, comparison.Duration(slo.usual), "SLO: "+slo.what+"; a `time`")
 	}
-	cmd.MarkFlagsMutuallyExclusive("bench", "out")
+	cmd.MarkFlagsMutuallyExclusive("bench", "out", "atlas")
+	cmd.MarkFlagsMutuallyExclusive("output", "atlas")
 }
 
 // options checks the SLOs.
@@ -132,6 +137,13 @@ func (f *reportFlags) run(cmd *cobra.Command, s streams, dirs []string) error {
 		if _, err := os.Stat(filepath.Join(dir, "run.json")); err != nil && len(records.ShardsIn(dir)) == 0 {
 			return badUsage(cmd, "%s is not the folder of a run: %w", dir, err)
 		}
+	}
+	if f.atlas {
+		page, err := atlas.Of(dirs)
+		if err != nil {
+			return badInput(err)
+		}
+		return page.Markdown(s.out)
 	}
 	out, err := outFolder(f.out, dirs)
 	if err != nil {

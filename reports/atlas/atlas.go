@@ -1,0 +1,185 @@
+// Package atlas answers each question about Service proxies with one table of many runs: subjects as columns, sizes as rows.
+package atlas
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"synclab/bench/subject"
+	"synclab/reports/comparison"
+	"synclab/reports/doc"
+	"synclab/reports/records"
+)
+
+// question is a table: some figures of every cell that has one of them.
+type question struct {
+	title   string
+	note    string // at most two sentences
+	figures []string
+}
+
+var questions = []question{
+	{"How long does a start take?", "From the start of the subject's process until every Service is in the kernel, measured from outside.",
+		[]string{comparison.FigureCold}},
+	{"How long until a change is in the kernel?", "Reaction is one change of an idle cluster. The latencies are under churn, and include the wait for minSyncPeriod.",
+		[]string{comparison.FigureReaction, comparison.FigureNPL50, comparison.FigureNPL99}},
+	{"What does the first packet of a flow pay?", "To the last Service of the dispatch, over a flow without rules.",
+		[]string{comparison.FigureFirstPacket, comparison.FigureFirstSYN}},
+	{"How many connections?", "Each request has its own connection. CPU time is that of both ends and of the node between them.",
+		[]string{comparison.FigureConnection, comparison.FigureConnCPU}},
+	{"How much CPU and memory?", "CPU time of the subject and of the tools that it starts; memory is the sum of their peaks, without the kernel's.",
+		[]string{comparison.FigureColdCPU, comparison.FigureCPU, comparison.FigureTotalRSS, "kernel_memory"}},
+	{"How long do other programs wait?", "The longest call of iptables, and the longest commit of nf_tables, by a program beside the subject.",
+		[]string{comparison.FigureIptablesWait, comparison.FigureNftWait, "schedule_gap"}},
+	{"What is lost?", "New flows through Services while endpoints change or faults occur: without an answer, and with one of a wrong endpoint.",
+		[]string{"flows_failed", "flows_misrouted", "syncs_failed", "violations"}},
+	{"How many rules?", "Counted by the kernel where every subject has such counts.",
+		[]string{comparison.FigureRules, comparison.FigureElements}},
+}
+
+// MostSubjects is the number of columns with subjects: more do not fit on a page of text.
+const MostSubjects = 8
+
+// row is one figure of one cell, in one run.
+type row struct {
+	run    string // folder
+	cell   records.Cell
+	figure comparison.Figure
+	values map[string]doc.Cell // by subject
+}
+
+// Of makes the document from the folders of runs. Each run stands for itself: its subjects took turns, those of two runs did
+// not.
+func Of(dirs []string) (*doc.Document, error) {
+	var rows []row
+	var subjects []string
+	for _, dir := range dirs {
+		run, err := records.Load(dir)
+		if err != nil {
+			return nil, err
+		}
+		c := records.Collect([]*records.Run{run})
+		for _, cell := range c.Cells {
+			rows = append(rows, rowsOf(c, cell, filepath.Base(dir))...)
+		}
+		for _, one := range c.Series {
+			subjects = append(subjects, one.Name)
+		}
+	}
+	subjects = ordered(records.Distinct(subjects))
+	if len(subjects) > MostSubjects {
+		return nil, fmt.Errorf("%d subjects %v: at most %d fit into a table", len(subjects), subjects, MostSubjects)
+	}
+	d := &doc.Document{Kind: "synclab atlas", Title: "Atlas", Subtitle: "Medians of the repetitions, ± their 95 % interval; with fewer than six repetitions, their range in brackets. " +
+		"~ means that no difference from kube-proxy on the same backend was shown, for kube-proxy itself from mode iptables."}
+	for _, q := range questions {
+		if s, ok := q.section(rows, subjects); ok {
+			d.Sections = append(d.Sections, s)
+		}
+	}
+	return d, nil
+}
+
+// ordered puts kube-proxies first, as what others are compared with.
+func ordered(subjects []string) []string {
+	slices.SortStableFunc(subjects, func(a, b string) int {
+		return boolOrder(!subject.IsKubeProxy(a)) - boolOrder(!subject.IsKubeProxy(b))
+	})
+	return subjects
+}
+
+func boolOrder(last bool) int {
+	if last {
+		return 1
+	}
+	return 0
+}
+
+func rowsOf(c *records.Collection, cell records.Cell, run string) (rows []row) {
+	var all []*records.Samples
+	for _, one := range c.Series {
+		all = append(all, one.Cells[cell.ID()])
+	}
+	source := comparison.SourceOf(all)
+	var compared *comparison.CellComparison
+	for _, one := range comparison.OfCells(c) {
+		if one.Cell.ID() == cell.ID() {
+			compared = &one
+		}
+	}
+	for _, f := range comparison.Figures {
+		r := row{run: run, cell: cell, figure: f, values: map[string]doc.Cell{}}
+		for i, one := range c.Series {
+			if all[i] == nil {
+				continue
+			}
+			value := f.Of(all[i], source, comparison.ExceededOf(all[i]))
+			if value == nil {
+				continue
+			}
+			text := comparison.FigureValue(value, true)
+			if value.RangeLow != nil && !value.AtLeast {
+				text += fmt.Sprintf(" (%s–%s)", doc.Format(*value.RangeLow, value.Unit), doc.Format(*value.RangeHigh, value.Unit))
+			}
+			if alike(compared, one.Name, f.Name) {
+				text += " ~"
+			}
+			r.values[one.Name] = doc.Text(text)
+		}
+		if len(r.values) > 0 {
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
+// alike reports whether no difference of a subject from kube-proxy was shown, on the same backend where it ran.
+func alike(c *comparison.CellComparison, series, figure string) bool {
+	if c == nil || !slices.ContainsFunc(c.Sides, func(s comparison.Side) bool { return s.Series == series }) {
+		return false
+	}
+	r := c.Ratio(series, c.Nearest(c.SideOf(series)), figure)
+	return r != nil && !r.Counted && !r.Apart()
+}
+
+// section is the question's table; false: no run answers it.
+func (q question) section(rows []row, subjects []string) (doc.Section, bool) {
+	var own []row
+	for _, name := range q.figures {
+		for _, r := range rows {
+			if r.figure.Name == name {
+				own = append(own, r)
+			}
+		}
+	}
+	if len(own) == 0 {
+		return doc.Section{}, false
+	}
+	fields := []doc.Field[row]{
+		{Column: doc.Column{Name: "figure", Row: true}, Cell: func(r row) doc.Cell { return doc.Text(r.figure.Text) }},
+		{Column: doc.Column{Name: "services × endpoints", Row: true}, Cell: func(r row) doc.Cell {
+			return doc.Text(fmt.Sprintf("%s × %s", doc.Grouped(int64(r.cell.Services)), records.EndpointsText(r.cell.Endpoints)))
+		}},
+	}
+	for _, s := range subjects {
+		if slices.ContainsFunc(own, func(r row) bool { _, there := r.values[s]; return there }) {
+			fields = append(fields, doc.Field[row]{Column: doc.Column{Name: s, Numeric: true}, Cell: func(r row) doc.Cell {
+				if value, there := r.values[s]; there {
+					return value
+				}
+				return doc.None()
+			}})
+		}
+	}
+	fields = append(fields, doc.Field[row]{Column: doc.Column{Name: "run", Row: true}, Cell: func(r row) doc.Cell {
+		text := r.run
+		if settings := r.cell.Settings(); settings != "" {
+			text += " (" + settings + ")"
+		}
+		return doc.Text(text)
+	}})
+	s := doc.Section{Title: q.title}
+	s.Add(doc.Block{Note: q.note, Table: doc.TableOf(own, fields...)})
+	return s, true
+}
