@@ -37,6 +37,12 @@ func TestResultsCommands(t *testing.T) {
 		for n, command := range part.Commands {
 			made := strings.Contains(command, "-f {part}") // the part makes the file
 			command = placeholder.ReplaceAllString(command, "${1}")
+			if script := strings.Fields(command)[0]; strings.HasSuffix(script, ".sh") {
+				if _, err := os.Stat("../../" + script); err != nil {
+					t.Error(err)
+				}
+				continue
+			}
 			commands = append(commands, command)
 			args := strings.Fields(command)
 			if made || args[0] != "run" && args[0] != "compare" {

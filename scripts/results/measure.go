@@ -83,8 +83,15 @@ func (m *measurement) measure(ctx context.Context, code string) error {
 	return errors.Join(file.Close(), os.WriteFile(filepath.Join(m.dir, doneFile), []byte(code+"\n"+m.commands()), 0o644))
 }
 
+// isScript reports whether a command is a shell script of the repository, not arguments of synclab.
+func isScript(command string) bool { return strings.HasSuffix(command, ".sh") }
+
 func (m *measurement) command(ctx context.Context, args []string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, m.program, args...)
+	program := m.program
+	if isScript(args[0]) {
+		program = "sh"
+	}
+	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Stderr = os.Stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // lets it clean up
 	cmd.WaitDelay = time.Minute

@@ -16,9 +16,9 @@ type part struct {
 	Minutes int    `json:"minutes"` // on two CPUs
 	// Retired is the date since which the part cannot be measured again. Its published results stay; it has no commands.
 	Retired string `json:"retired"`
-	// Commands are arguments of synclab, in order. {part} is the part's folder. {N:5} and {REPS:6} are numbers of
-	// Services and repetitions, by default 5 and 6. A command that ends in & runs beside the next ones. One that begins
-	// with - may end with status 1, which is its verdict.
+	// Commands are arguments of synclab, or a shell script with its arguments, in order. {part} is the part's folder.
+	// {N:5} and {REPS:6} are numbers of Services and repetitions, by default 5 and 6. A command that ends in & runs
+	// beside the next ones. One that begins with - may end with status 1, which is its verdict.
 	Commands []string `json:"commands"`
 	Outputs  []output `json:"outputs"`
 }

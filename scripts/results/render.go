@@ -35,7 +35,11 @@ func (m *measurement) render(o output, docs string) error {
 	var commands []string
 	for _, command := range m.part.Commands {
 		command = strings.TrimPrefix(command, "-")
-		commands = append(commands, "`synclab "+withoutFolder(m.values.expand(command, "runs/results/"+m.part.Name))+"`")
+		program := "synclab "
+		if isScript(strings.Fields(command)[0]) {
+			program = "sh "
+		}
+		commands = append(commands, "`"+program+withoutFolder(m.values.expand(command, "runs/results/"+m.part.Name))+"`")
 	}
 	content = strings.TrimSpace(content) + "\n\n" + provenance(m.part.Name, run, commands)
 	document, err := os.ReadFile(path)
