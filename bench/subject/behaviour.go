@@ -241,7 +241,7 @@ func BehaviourOf(id string) (Behaviour, bool) {
 
 // Of returns what a subject does; empty: not known.
 func (b *Behaviour) Of(s Spec) string {
-	if s.Own && s.Carrier == Rules {
+	if s.Own && s.Carrier == Rules && !(b.ID == "hairpin" && s.Backend == proxier.Nftables) {
 		return b.In[proxier.Iptables]
 	}
 	return b.In[s.Backend]

@@ -118,7 +118,7 @@ func TestBehavioursOfPlainServices(t *testing.T) {
 	}
 }
 
-// Synclab's proxier does what mode iptables does, and nothing is known of other programs.
+// Synclab's proxier does what mode iptables does, but for hairpin packets in its nftables, and nothing is known of other programs.
 func TestBehavioursDiffer(t *testing.T) {
 	for _, c := range []struct {
 		id, from, to string
@@ -128,6 +128,9 @@ func TestBehavioursDiffer(t *testing.T) {
 		{"nodeport-localhost", "kube-proxy/iptables-nft", "kube-proxy/ipvs", true},
 		{"nodeport-localhost", "kube-proxy/iptables-nft", "kube-proxy/iptables-legacy", false},
 		{"nodeport-localhost", "kube-proxy/nftables", "synclab/nftables", true},
+		{"hairpin", "kube-proxy/nftables", "synclab/nftables", false},
+		{"hairpin", "kube-proxy/iptables-nft", "synclab/nftables", true},
+		{"hairpin", "kube-proxy/iptables-nft", "synclab/iptables-nft", false},
 		{"nodeport-localhost", "kube-proxy/iptables-nft", "synclab/nftables", false},
 		{"nodeport-localhost", "kube-proxy@v1.36.3/nftables", "kube-proxy/nftables", false},
 		{"nodeport-localhost", "kube-proxy/iptables-nft", "exec:other=command", false},

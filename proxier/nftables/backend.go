@@ -160,9 +160,11 @@ func (b *Backend) open() (err error) {
 	}
 	for _, k := range []**kernel.Nftables{&b.kernel, &b.beside} {
 		if *k == nil {
-			if *k, err = kernel.OpenNftables(); err != nil {
+			opened, err := kernel.OpenNftables()
+			if err != nil {
 				return err
 			}
+			*k = opened
 		}
 	}
 	return nil

@@ -93,6 +93,9 @@ func slotsOf(of asked, way list, family corev1.IPFamily) (targets []netip.AddrPo
 	for _, slots := range []slotRange{all, local} {
 		for i := range slots.count {
 			target, there, err := of.element(slots.in, slotKey(nil, way.id, slots.first, i))
+			if err == nil && !there { // a table of an earlier version, which had one map
+				target, there, err = of.element(setEndpoints, slotKey(nil, way.id, slots.first, i))
+			}
 			if err != nil {
 				return nil, err
 			}

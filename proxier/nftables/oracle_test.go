@@ -74,10 +74,10 @@ func walked(t *testing.T, w *walk.Walker, p *walk.Packet) walk.Result {
 	return v
 }
 
-// onNode reports whether an address is that of an endpoint on this node.
+// onNode reports whether an address may be that of an endpoint on this node.
 func (c *cluster) onNode(addr netip.Addr) bool {
 	return slices.ContainsFunc(c.plan.Ports(), func(p *plan.ServicePort) bool {
-		return slices.ContainsFunc(slices.Concat(p.Cluster, p.Local), func(ep *tracker.Endpoint) bool { return ep.Local && ep.Addr.Addr() == addr })
+		return slices.ContainsFunc(slices.Concat(p.Cluster, p.Local), func(ep *tracker.Endpoint) bool { return !ep.Elsewhere && ep.Addr.Addr() == addr })
 	})
 }
 

@@ -26,7 +26,7 @@ type Ruleset struct {
 	hashes map[Class][sha256.Size]byte
 	// refusedAt are the external addresses in refused, by protocol and port. A NodePort may take precedence there.
 	refusedAt map[place][]netip.Addr
-	// hairpin counts the slots that contain an address of an endpoint on this node.
+	// hairpin counts the slots that contain an address that may be on this node.
 	hairpin map[host]int32
 	// dirty Service ports; nil: removed.
 	dirty   map[tracker.ServicePortName]*plan.ServicePort
@@ -247,8 +247,8 @@ func (r *Ruleset) writeFixed(w writer, chain string) {
 	}
 }
 
-// Activate adds the base chains: packets meet the table from this transaction on. It is short, whatever the table's
-// size.
+// Activate adds the base chains: packets meet the table from this transaction on. It takes no time for endpoints, and some
+// for frontends: their rules are the first to use those maps, so the kernel walks through them.
 func (r *Ruleset) Activate(w writer) error {
 	for i := range baseChains {
 		w.createChain(baseChains[i].name, &baseChains[i].hook)

@@ -390,7 +390,14 @@ func TestBothTables(t *testing.T) {
 					p.After = nil // the earlier packet may have met the other table
 					wanted = append(wanted, walked(t, first, &p), walked(t, last, &p))
 				}
-				if !v.Within(wanted...) {
+				if v.Within(wanted...) {
+					continue
+				}
+				// One table may translate, and the other one masquerade because the endpoint was here, or is now.
+				for i := range wanted {
+					wanted[i] = withoutHairpin(wanted[i], p.Source.Addr())
+				}
+				if !withoutHairpin(v, p.Source.Addr()).Within(wanted...) {
 					t.Fatalf("%s: %s, neither of\n%s", &p, v, wanted)
 				}
 			}

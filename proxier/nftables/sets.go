@@ -35,6 +35,9 @@ const (
 	sets         = setEndpoints + endpointMaps
 )
 
+// short is shortBits, or less in tests.
+var short = shortBits
+
 // Lists of up to 1<<shortBits endpoints share one map of endpoints. Longer ones have a map for each doubling.
 const (
 	shortBits    = 4
@@ -45,7 +48,7 @@ const (
 // that uses its map, and each number of endpoints has such a rule. With one map for all, a cluster with many different
 // numbers pays for their product.
 func endpointsOf(n int) set {
-	return setEndpoints + set(max(0, bits.Len(uint(max(n, 1)-1))-shortBits))
+	return setEndpoints + set(max(0, bits.Len(uint(max(n, 1)-1))-short))
 }
 
 // field is a part of a key or a value. In registers and elements it fills whole 32-bit words.

@@ -59,7 +59,7 @@ func sameTarget(a, b *tracker.Endpoint) bool { return a.Addr == b.Addr }
 
 // sameHost reports whether two endpoints count alike for the set hairpin.
 func sameHost(a, b *tracker.Endpoint) bool {
-	return a.Addr.Addr() == b.Addr.Addr() && a.Local == b.Local
+	return a.Addr.Addr() == b.Addr.Addr() && a.Elsewhere == b.Elsewhere
 }
 
 // assign gives each desired endpoint a slot.
@@ -128,11 +128,11 @@ func memberKey(b []byte, id ID, first uint32, ep *tracker.Endpoint) []byte {
 // host is an address as the key of a large map: without pointers.
 type host [16]byte
 
-// count updates how many slots contain an address of this node's endpoints. Packets of others reach themselves through
+// count updates how many slots contain an address that may be on this node. Packets of the others reach themselves through
 // another node.
 func (r *Ruleset) count(endpoints []*tracker.Endpoint, by int32) {
 	for _, ep := range endpoints {
-		if !ep.Local {
+		if ep.Elsewhere {
 			continue
 		}
 		addr := ep.Addr.Addr()
@@ -152,7 +152,7 @@ func (r *Ruleset) count(endpoints []*tracker.Endpoint, by int32) {
 	}
 }
 
-// settleHosts updates the hairpin set, which contains each address of an endpoint on this node, twice. Packets are looked up in it
+// settleHosts updates the hairpin set, which contains each address that may be on this node, twice. Packets are looked up in it
 // after the translation, so a removed address stays until the next sync.
 func (r *Ruleset) settleHosts() {
 	hosts := make([]host, 0, len(r.hosts))

@@ -17,6 +17,7 @@ type Endpoint struct {
 	// Text is "ip:port", IPv6 in brackets. It is the sort key, part of chain names, and the argument of DNAT.
 	Text        string
 	Local       bool // on this node
+	Elsewhere   bool // on another node; neither: its node is not known
 	Ready       bool
 	Serving     bool
 	Terminating bool
@@ -44,7 +45,7 @@ func (e *Endpoint) Nodes() []string {
 }
 
 func (e *Endpoint) equal(f *Endpoint) bool {
-	return e.Addr == f.Addr && e.Local == f.Local && e.Ready == f.Ready && e.Serving == f.Serving &&
+	return e.Addr == f.Addr && e.Local == f.Local && e.Elsewhere == f.Elsewhere && e.Ready == f.Ready && e.Serving == f.Serving &&
 		e.Terminating == f.Terminating && (e.Hints == f.Hints || slices.Equal(e.Zones(), f.Zones()) && slices.Equal(e.Nodes(), f.Nodes()))
 }
 
@@ -110,6 +111,7 @@ func translateEndpoint(obj *discoveryv1.Endpoint, addr netip.AddrPort, nodeName 
 	return Endpoint{
 		Addr:        addr,
 		Local:       obj.NodeName != nil && *obj.NodeName == nodeName,
+		Elsewhere:   obj.NodeName != nil && *obj.NodeName != "" && *obj.NodeName != nodeName,
 		Ready:       obj.Conditions.Ready == nil || *obj.Conditions.Ready,
 		Serving:     obj.Conditions.Serving == nil || *obj.Conditions.Serving,
 		Terminating: obj.Conditions.Terminating != nil && *obj.Conditions.Terminating,

@@ -23,7 +23,7 @@ func TestEndpointConditions(t *testing.T) {
 		{"nothing said", discoveryv1.EndpointConditions{}, nil, Endpoint{Ready: true, Serving: true}},
 		{"all said", discoveryv1.EndpointConditions{Ready: yes, Serving: yes, Terminating: no}, ptr.To("here"),
 			Endpoint{Ready: true, Serving: true, Local: true}},
-		{"not ready", discoveryv1.EndpointConditions{Ready: no, Serving: no}, ptr.To("there"), Endpoint{}},
+		{"not ready", discoveryv1.EndpointConditions{Ready: no, Serving: no}, ptr.To("there"), Endpoint{Elsewhere: true}},
 		{"not ready, serving unsaid", discoveryv1.EndpointConditions{Ready: no}, nil, Endpoint{Serving: true}},
 		{"draining", discoveryv1.EndpointConditions{Ready: no, Serving: yes, Terminating: yes}, nil,
 			Endpoint{Serving: true, Terminating: true}},

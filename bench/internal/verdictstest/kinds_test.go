@@ -72,7 +72,8 @@ func (c *tally) compare(s *State, what string, packetSeed uint64, rulesets ...Ru
 	}
 }
 
-// All layouts and backends give every packet the same verdict, after full and partial syncs.
+// All layouts and backends give every packet the same verdict, after full and partial syncs, but for packets of endpoints
+// on other nodes to themselves.
 func TestKinds(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short")

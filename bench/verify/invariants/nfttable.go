@@ -135,6 +135,9 @@ func bare(class uint64) uint64 {
 	return class &^ variantMask
 }
 
+// inMap stands between the name of a list and that of its map.
+const inMap = " in map "
+
 // slots returns the endpoints of each Service port by ID, list and map; each list maps slot numbers to endpoints.
 func (t *NftTable) slots() map[string]map[uint32]string {
 	found := map[string]map[uint32]string{}
@@ -143,9 +146,9 @@ func (t *NftTable) slots() map[string]map[uint32]string {
 			if len(key) != idLen+wordLen {
 				continue
 			}
-			slot, list := binary.NativeEndian.Uint32([]byte(key[idLen:])), key[:idLen]+"all in "+set
+			slot, list := binary.NativeEndian.Uint32([]byte(key[idLen:])), key[:idLen]+"all"+inMap+set
 			if slot >= localSlots {
-				slot, list = slot-localSlots, key[:idLen]+"local in "+set
+				slot, list = slot-localSlots, key[:idLen]+"local"+inMap+set
 			}
 			if found[list] == nil {
 				found[list] = map[uint32]string{}

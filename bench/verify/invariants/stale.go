@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -104,12 +105,17 @@ func (e *Evidence) Left(ctx context.Context) (*Leftover, error) {
 }
 
 // leftovers returns the table's deferred deletes: endpoints of Service ports without endpoints, hairpin elements of
-// removed addresses, and lists of removed frontends. Chains of unused classes may stay, up to a number.
+// removed addresses, and lists of removed frontends. Chains of unused classes may stay, up to a number. So may endpoints of
+// a list that is in another map now: one that keeps moving between two maps leaves the same again and again.
 func leftovers(want, have *NftTable) []string {
 	var found []string
-	wanted := want.slots()
+	used := map[string]bool{}
+	for list := range want.slots() {
+		name, _, _ := strings.Cut(list, inMap)
+		used[name] = true
+	}
 	for list := range have.slots() {
-		if wanted[list] == nil {
+		if name, _, _ := strings.Cut(list, inMap); !used[name] {
 			found = append(found, "endpoints of Service port "+spell(list[:idLen])+", "+list[idLen:])
 		}
 	}
