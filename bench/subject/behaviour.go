@@ -23,6 +23,8 @@ type Behaviour struct {
 	In map[proxier.BackendKind]string
 	// Concerns reports whether a Service with a cluster IP is affected. n is the number of its ready endpoints.
 	Concerns func(c *Cluster, svc *corev1.Service, n int) bool
+	// Own: Synclab's proxier, too, differs in this between its backends.
+	Own bool
 	// Source is where this is documented, the entry of another table in docs/differences.md, or the files of kube-proxy v1.37.2
 	// (pkg/proxy) that show it.
 	Source string
@@ -163,7 +165,7 @@ var Behaviours = []Behaviour{
 			proxier.Iptables: "packets from an endpoint to itself are masqueraded on every node",
 			proxier.Nftables: "packets from an endpoint to itself are masqueraded on its node", IPVS: "packets from an endpoint to itself are masqueraded on its node",
 		},
-		Concerns: func(_ *Cluster, _ *corev1.Service, n int) bool { return n > 0 }, Source: "mode: hairpin",
+		Concerns: func(_ *Cluster, _ *corev1.Service, n int) bool { return n > 0 }, Own: true, Source: "mode: hairpin",
 	},
 	{
 		ID: "invalid-packets",
@@ -241,7 +243,7 @@ func BehaviourOf(id string) (Behaviour, bool) {
 
 // Of returns what a subject does; empty: not known.
 func (b *Behaviour) Of(s Spec) string {
-	if s.Own && s.Carrier == Rules && !(b.ID == "hairpin" && s.Backend == proxier.Nftables) {
+	if s.Own && s.Carrier == Rules && !b.Own {
 		return b.In[proxier.Iptables]
 	}
 	return b.In[s.Backend]

@@ -118,7 +118,7 @@ func TestBehavioursOfPlainServices(t *testing.T) {
 	}
 }
 
-// Synclab's proxier does what mode iptables does, but for hairpin packets in its nftables, and nothing is known of other programs.
+// Synclab's proxier does what mode iptables does, but for hairpin packets in its nftables. Nothing is known of other programs.
 func TestBehavioursDiffer(t *testing.T) {
 	for _, c := range []struct {
 		id, from, to string

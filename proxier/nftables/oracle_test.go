@@ -81,17 +81,6 @@ func (c *cluster) onNode(addr netip.Addr) bool {
 	})
 }
 
-// withoutHairpin returns the verdict without masquerading of packets that go back to their source.
-func withoutHairpin(v walk.Result, from netip.Addr) walk.Result {
-	v.Outcomes = slices.Clone(v.Outcomes)
-	for i := range v.Outcomes {
-		if v.Outcomes[i].To.Addr() == from {
-			v.Outcomes[i].Masquerade = false
-		}
-	}
-	return v
-}
-
 // After partial syncs, every packet ends as in layout classic, but for packets of endpoints elsewhere to themselves.
 func TestVerdictsOfClassic(t *testing.T) {
 	if testing.Short() {
@@ -114,7 +103,7 @@ func TestVerdictsOfClassic(t *testing.T) {
 				packets++
 				want, have := walked(t, theirs, &p), walked(t, ours, &p)
 				if from := p.Source.Addr(); !c.onNode(from) {
-					want, have = withoutHairpin(want, from), withoutHairpin(have, from)
+					want, have = want.WithoutHairpin(from), have.WithoutHairpin(from)
 				}
 				if !want.Equal(have) {
 					t.Fatalf("%s:\n%s, not\n%s\nsettings %+v", &p, have, want, settings)

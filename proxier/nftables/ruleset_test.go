@@ -395,9 +395,9 @@ func TestBothTables(t *testing.T) {
 				}
 				// One table may translate, and the other one masquerade because the endpoint was here, or is now.
 				for i := range wanted {
-					wanted[i] = withoutHairpin(wanted[i], p.Source.Addr())
+					wanted[i] = wanted[i].WithoutHairpin(p.Source.Addr())
 				}
-				if !withoutHairpin(v, p.Source.Addr()).Within(wanted...) {
+				if !v.WithoutHairpin(p.Source.Addr()).Within(wanted...) {
 					t.Fatalf("%s: %s, neither of\n%s", &p, v, wanted)
 				}
 			}

@@ -24,22 +24,22 @@ var questions = []question{
 		[]string{comparison.FigureCold}},
 	{"How long until a change is in the kernel?", "Reaction is one change of an idle cluster. The latencies are under churn, and include the wait for minSyncPeriod.",
 		[]string{comparison.FigureReaction, comparison.FigureNPL50, comparison.FigureNPL99}},
-	{"What does the first packet of a flow pay?", "To the last Service of the dispatch, over a flow without rules.",
+	{"What does the first packet of a flow pay?", "The first packet to the last Service of the dispatch, by UDP or as the SYN of TCP.",
 		[]string{comparison.FigureFirstPacket, comparison.FigureFirstSYN}},
 	{"How many connections?", "Each request has its own connection. CPU time is that of both ends and of the node between them.",
 		[]string{comparison.FigureConnection, comparison.FigureConnCPU}},
-	{"How much CPU and memory?", "CPU time of the subject and of the tools that it starts; memory is the sum of their peaks, without the kernel's.",
+	{"How much CPU and memory?", "CPU time of the subject and of the tools that it starts. Peak memory is the sum of their peaks, and has nothing of the kernel's.",
 		[]string{comparison.FigureColdCPU, comparison.FigureCPU, comparison.FigureTotalRSS, "kernel_memory"}},
-	{"How long do other programs wait?", "The longest call of iptables, and the longest commit of nf_tables, by a program beside the subject.",
+	{"How long do other programs wait?", "The longest call of iptables, the longest commit of nf_tables, and the longest time without a CPU, of a program beside the subject.",
 		[]string{comparison.FigureIptablesWait, comparison.FigureNftWait, "schedule_gap"}},
-	{"What is lost?", "New flows through Services while endpoints change or faults occur: without an answer, and with one of a wrong endpoint.",
+	{"What is lost?", "New flows without an answer, or with one of a wrong endpoint, while endpoints change or faults occur; syncs that failed, and what should never be so after them.",
 		[]string{"flows_failed", "flows_misrouted", "syncs_failed", "violations"}},
 	{"How many rules?", "Counted by the kernel where every subject has such counts.",
 		[]string{comparison.FigureRules, comparison.FigureElements}},
 }
 
-// MostSubjects is the number of columns with subjects: more do not fit on a page of text.
-const MostSubjects = 8
+// mostSubjects is the number of columns with subjects: more do not fit on a page of text.
+const mostSubjects = 8
 
 // row is one figure of one cell, in one run.
 type row struct {
@@ -60,17 +60,26 @@ func Of(dirs []string) (*doc.Document, error) {
 			return nil, err
 		}
 		c := records.Collect([]*records.Run{run})
+		compared := comparison.OfCells(c)
 		for _, cell := range c.Cells {
-			rows = append(rows, rowsOf(c, cell, filepath.Base(dir))...)
+			i := slices.IndexFunc(compared, func(one comparison.CellComparison) bool { return one.Cell.ID() == cell.ID() })
+			var own *comparison.CellComparison // nil: one subject
+			if i >= 0 {
+				own = &compared[i]
+			}
+			rows = append(rows, rowsOf(c, cell, own, filepath.Base(dir))...)
 		}
 		for _, one := range c.Series {
 			subjects = append(subjects, one.Name)
 		}
 	}
-	subjects = ordered(records.Distinct(subjects))
-	if len(subjects) > MostSubjects {
-		return nil, fmt.Errorf("%d subjects %v: at most %d fit into a table", len(subjects), subjects, MostSubjects)
+	subjects = records.Distinct(subjects)
+	if len(subjects) > mostSubjects {
+		return nil, fmt.Errorf("%d subjects %v: at most %d fit into a table", len(subjects), subjects, mostSubjects)
 	}
+	// First what others are compared with.
+	others := slices.DeleteFunc(slices.Clone(subjects), subject.IsKubeProxy)
+	subjects = slices.Concat(slices.DeleteFunc(subjects, func(s string) bool { return !subject.IsKubeProxy(s) }), others)
 	d := &doc.Document{Kind: "synclab atlas", Title: "Atlas", Subtitle: "Medians of the repetitions, ± their 95 % interval; with fewer than six repetitions, their range in brackets. " +
 		"~ means that no difference from kube-proxy on the same backend was shown, for kube-proxy itself from mode iptables."}
 	for _, q := range questions {
@@ -81,33 +90,12 @@ func Of(dirs []string) (*doc.Document, error) {
 	return d, nil
 }
 
-// ordered puts kube-proxies first, as what others are compared with.
-func ordered(subjects []string) []string {
-	slices.SortStableFunc(subjects, func(a, b string) int {
-		return boolOrder(!subject.IsKubeProxy(a)) - boolOrder(!subject.IsKubeProxy(b))
-	})
-	return subjects
-}
-
-func boolOrder(last bool) int {
-	if last {
-		return 1
-	}
-	return 0
-}
-
-func rowsOf(c *records.Collection, cell records.Cell, run string) (rows []row) {
+func rowsOf(c *records.Collection, cell records.Cell, compared *comparison.CellComparison, run string) (rows []row) {
 	var all []*records.Samples
 	for _, one := range c.Series {
 		all = append(all, one.Cells[cell.ID()])
 	}
 	source := comparison.SourceOf(all)
-	var compared *comparison.CellComparison
-	for _, one := range comparison.OfCells(c) {
-		if one.Cell.ID() == cell.ID() {
-			compared = &one
-		}
-	}
 	for _, f := range comparison.Figures {
 		r := row{run: run, cell: cell, figure: f, values: map[string]doc.Cell{}}
 		for i, one := range c.Series {
@@ -134,7 +122,7 @@ func rowsOf(c *records.Collection, cell records.Cell, run string) (rows []row) {
 	return rows
 }
 
-// alike reports whether no difference of a subject from kube-proxy was shown, on the same backend where it ran.
+// alike reports whether no difference of a subject from its baseline was shown. c is nil where nothing was compared.
 func alike(c *comparison.CellComparison, series, figure string) bool {
 	if c == nil || !slices.ContainsFunc(c.Sides, func(s comparison.Side) bool { return s.Series == series }) {
 		return false

@@ -65,7 +65,7 @@ func (m *measurement) measure(ctx context.Context, code string) error {
 	for _, command := range m.part.Commands {
 		command, verdict := strings.CutPrefix(command, "-")
 		args := strings.Fields(m.values.expand(command, m.dir))
-		fmt.Printf("-- %s %s\n", m.program, strings.Join(args, " "))
+		fmt.Printf("-- %s %s\n", programOf(args, m.program), strings.Join(args, " "))
 		if last := len(args) - 1; args[last] == "&" {
 			stop, err := m.start(ctx, args[:last])
 			if err != nil {
@@ -83,15 +83,16 @@ func (m *measurement) measure(ctx context.Context, code string) error {
 	return errors.Join(file.Close(), os.WriteFile(filepath.Join(m.dir, doneFile), []byte(code+"\n"+m.commands()), 0o644))
 }
 
-// isScript reports whether a command is a shell script of the repository, not arguments of synclab.
-func isScript(command string) bool { return strings.HasSuffix(command, ".sh") }
+// programOf returns what runs a command: sh for a shell script of the repository, synclab for all others.
+func programOf(args []string, synclab string) string {
+	if strings.HasSuffix(args[0], ".sh") {
+		return "sh"
+	}
+	return synclab
+}
 
 func (m *measurement) command(ctx context.Context, args []string) *exec.Cmd {
-	program := m.program
-	if isScript(args[0]) {
-		program = "sh"
-	}
-	cmd := exec.CommandContext(ctx, program, args...)
+	cmd := exec.CommandContext(ctx, programOf(args, m.program), args...)
 	cmd.Stderr = os.Stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // lets it clean up
 	cmd.WaitDelay = time.Minute

@@ -35,11 +35,7 @@ func (m *measurement) render(o output, docs string) error {
 	var commands []string
 	for _, command := range m.part.Commands {
 		command = strings.TrimPrefix(command, "-")
-		program := "synclab "
-		if isScript(strings.Fields(command)[0]) {
-			program = "sh "
-		}
-		commands = append(commands, "`"+program+withoutFolder(m.values.expand(command, "runs/results/"+m.part.Name))+"`")
+		commands = append(commands, "`"+programOf(strings.Fields(command), "synclab")+" "+withoutFolder(m.values.expand(command, "runs/results/"+m.part.Name))+"`")
 	}
 	content = strings.TrimSpace(content) + "\n\n" + provenance(m.part.Name, run, commands)
 	document, err := os.ReadFile(path)

@@ -113,6 +113,17 @@ func TestMeasureOnce(t *testing.T) {
 	if err := m.measure(t.Context(), "later"); err == nil {
 		t.Error("a command that ends before it is ready: want an error")
 	}
+	script := filepath.Join(dir, "script.sh")
+	if err := os.WriteFile(script, []byte("echo \"script $1\"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	m.part.Commands = []string{script + " {N:7}"}
+	if err := m.measure(t.Context(), "later"); err != nil {
+		t.Errorf("a script: %v", err)
+	}
+	if text, err := os.ReadFile(filepath.Join(m.dir, outputFile)); err != nil || string(text) != "script 7\n" {
+		t.Errorf("output of a script: %q, %v", text, err)
+	}
 	m.part.Commands = []string{"-fail", "one"}
 	if err := m.measure(t.Context(), "later"); err != nil {
 		t.Errorf("a command whose verdict is bad: %v", err)

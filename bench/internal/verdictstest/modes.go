@@ -107,18 +107,7 @@ func (k *theirs) isShutOut(d *Difference, to netip.AddrPort) bool {
 // back to it, is masqueraded.
 func (s *State) hairpinElsewhere(p *walk.Packet, a, b walk.Result) bool {
 	from := p.Source.Addr()
-	return s.isElsewhere(from) && withoutHairpin(a, from).Equal(withoutHairpin(b, from))
-}
-
-// withoutHairpin returns the verdict without masquerading of hairpin packets.
-func withoutHairpin(v walk.Result, source netip.Addr) walk.Result {
-	v.Outcomes = slices.Clone(v.Outcomes)
-	for i := range v.Outcomes {
-		if v.Outcomes[i].To.Addr() == source {
-			v.Outcomes[i].Masquerade = false
-		}
-	}
-	return v
+	return s.isElsewhere(from) && a.WithoutHairpin(from).Equal(b.WithoutHairpin(from))
 }
 
 // isElsewhere reports whether an endpoint on another node has the address.
