@@ -37,9 +37,9 @@ func newPublished(s streams) *cobra.Command {
 with what it lets expect here. What machines share is compared: ratios, shapes and shares
 of functions, and no absolute times, unless a claim is about their order of magnitude.
 
-  agrees           every value is within the bounds that the claim names
-  differs          a value is not
-  undecided        a subject was stopped, and what is known does not decide
+  agrees           every value, with its interval, is within the bounds that the claim names
+  differs          a value, with its interval, is outside of them
+  undecided        an interval crosses a bound, or a subject was stopped before it could
   cannot run here  and why: a kernel, a tool or a mode is missing
 
 Without a name it runs all. A claim that differs is a result: the exit status is 0.

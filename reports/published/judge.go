@@ -1,6 +1,7 @@
 package published
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -22,7 +23,7 @@ const (
 	Agrees  Verdict = "agrees"
 	Differs Verdict = "differs"
 	Cannot  Verdict = "cannot run here"
-	// Undecided: a subject was stopped, and the bound that is known leaves it open.
+	// Undecided: the interval of the measured value crosses a bound, or a subject was stopped.
 	Undecided Verdict = "undecided"
 )
 
@@ -43,8 +44,8 @@ type Value struct {
 	Say       string   `json:"say"`
 	Unit      string   `json:"unit"` // of a figure; ratio: a share; empty: a number
 	Published *float64 `json:"published,omitempty"`
-	From      float64  `json:"from"`
-	To        float64  `json:"to"` // 0: none
+	From      float64  `json:"from"` // 0: none
+	To        float64  `json:"to"`   // 0: none
 	Measured  float64  `json:"measured"`
 	// Low and High are the 95 % interval from six repetitions on, else the range of the repetitions; nil of one.
 	Low         *float64 `json:"low,omitempty"`
@@ -86,16 +87,27 @@ func Judge(c *published.Claim, dir string) (Result, error) {
 	return r, nil
 }
 
-// verdict compares the measured value with the bounds. A value that is only a bound itself may leave it open.
+// verdict compares what the value may be with the bounds: the measured value with its interval, which a stopped subject
+// leaves open on one side.
 func (v *Value) verdict() Verdict {
-	below, above := v.Measured < v.From, v.To != 0 && v.Measured > v.To
-	switch {
-	case below && !v.AtLeast, above && !v.AtMost:
-		return Differs
-	case v.AtLeast && (below || v.To != 0), v.AtMost && (above || v.From != 0):
-		return Undecided
+	low, high := v.Measured, v.Measured
+	from, to := cmp.Or(v.From, math.Inf(-1)), cmp.Or(v.To, math.Inf(1))
+	if v.Low != nil && v.High != nil {
+		low, high = *v.Low, *v.High
 	}
-	return Agrees
+	if v.AtLeast {
+		high = math.Inf(1)
+	}
+	if v.AtMost {
+		low = math.Inf(-1)
+	}
+	switch {
+	case low >= from && high <= to:
+		return Agrees
+	case high < from || low > to:
+		return Differs
+	}
+	return Undecided
 }
 
 // measure sets the measured value.

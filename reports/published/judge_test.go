@@ -64,3 +64,30 @@ func TestJudge(t *testing.T) {
 		})
 	}
 }
+
+// A value is decided when its whole interval is on one side.
+func TestVerdictOfInterval(t *testing.T) {
+	for _, c := range []struct {
+		low, high, from, to float64
+		atLeast, atMost     bool
+		want                Verdict
+	}{
+		{low: 2, high: 3, from: 1, to: 4, want: Agrees},
+		{low: 2, high: 3, from: 2.5, to: 4, want: Undecided},
+		{low: 2, high: 3, from: 1, to: 2.5, want: Undecided},
+		{low: 2, high: 3, from: 3.5, to: 4, want: Differs},
+		{low: 2, high: 3, from: 1, to: 1.5, want: Differs},
+		{low: 2, high: 3, from: 2, want: Agrees},
+		{low: 2, high: 3, to: 3, want: Agrees},
+		{low: 2, high: 3, from: 1, to: 4, atLeast: true, want: Undecided},
+		{low: 2, high: 3, from: 1, atLeast: true, want: Agrees},
+		{low: 2, high: 3, from: 1, to: 1.5, atLeast: true, want: Differs},
+		{low: 2, high: 3, from: 1, to: 4, atMost: true, want: Undecided},
+		{low: -0.1, high: 0.1, from: -0.3, to: 0.3, want: Agrees},
+	} {
+		v := Value{Measured: (c.low + c.high) / 2, Low: &c.low, High: &c.high, From: c.from, To: c.to, AtLeast: c.atLeast, AtMost: c.atMost}
+		if got := v.verdict(); got != c.want {
+			t.Errorf("%+v: %s", c, got)
+		}
+	}
+}
