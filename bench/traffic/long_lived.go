@@ -127,7 +127,7 @@ func (s *stream) connect(h *longLivedFlow, protocol corev1.Protocol) {
 	h.life++
 	h.opened, h.unanswered = false, nil
 	sent := s.clock.now()
-	fd, err := dial(protocol, h.from, s.Targets[h.target].Addr)
+	fd, err := Dial(protocol, h.from, s.Targets[h.target].Addr)
 	if err == nil {
 		err = s.watch(fd)
 	}

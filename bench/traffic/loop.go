@@ -109,7 +109,7 @@ func (l *looper) open() (fd int, by netip.AddrPort, err error) {
 		l.mu.Lock()
 		from := l.ports.take()
 		l.mu.Unlock()
-		fd, err = dial(corev1.ProtocolTCP, from, l.To)
+		fd, err = Dial(corev1.ProtocolTCP, from, l.To)
 		if errors.Is(err, unix.EADDRINUSE) || errors.Is(err, unix.EADDRNOTAVAIL) {
 			continue
 		}
@@ -204,7 +204,7 @@ func (l *looper) softirqsApart() (apart bool, err error) {
 	err = onClient(func() error {
 		for range 50 {
 			began, before := l.clock.now(), threadTime(0)
-			fd, err := dial(corev1.ProtocolTCP, l.ports.take(), l.To)
+			fd, err := Dial(corev1.ProtocolTCP, l.ports.take(), l.To)
 			used, took := threadTime(0)-before, time.Duration(l.clock.now()-began)
 			switch {
 			case err == nil:

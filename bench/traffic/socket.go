@@ -52,9 +52,9 @@ func sockaddrOf(a netip.AddrPort) unix.Sockaddr {
 	return &unix.SockaddrInet6{Port: int(a.Port()), Addr: a.Addr().As16()}
 }
 
-// dial makes a socket in the calling thread's namespace and starts to connect it. Closing a TCP socket sends a reset,
-// so that neither the peer nor conntrack keeps the connection.
-func dial(protocol corev1.Protocol, from, to netip.AddrPort) (int, error) {
+// Dial makes a socket in the calling thread's namespace, sets its options and starts to connect it. Closing a TCP socket sends
+// a reset, so that neither the peer nor conntrack keeps the connection.
+func Dial(protocol corev1.Protocol, from, to netip.AddrPort, options ...func(fd int) error) (int, error) {
 	domain, kind := unix.AF_INET, unix.SOCK_STREAM
 	if to.Addr().Is6() {
 		domain = unix.AF_INET6
@@ -69,6 +69,9 @@ func dial(protocol corev1.Protocol, from, to netip.AddrPort) (int, error) {
 	if kind == unix.SOCK_STREAM {
 		err = errors.Join(unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}),
 			unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1))
+	}
+	for _, set := range options {
+		err = errors.Join(err, set(fd))
 	}
 	if err == nil {
 		err = unix.Bind(fd, sockaddrOf(from))

@@ -45,7 +45,18 @@ type stream struct {
 	focus []focused
 	turns int   // turns through focus
 	next  int64 // scheduled time of the next flow of Focus
+	// pauses are of targets of a Sampler whose last flow had no answer in time.
+	pauses map[int]pause
 }
+
+// pause is a time in which no flow begins to a target. Without pauses, a busy machine would answer ever later, and none in time.
+type pause struct{ length, until int64 }
+
+// A pause grows from flow to flow.
+const (
+	leastPause = int64(time.Millisecond)
+	mostPause  = int64(100 * time.Millisecond)
+)
 
 // inbox has the parent's messages for the running stream.
 type inbox struct {
@@ -91,7 +102,7 @@ func newStream(o Stream, clock monotonic, tell func(Result)) (*stream, error) {
 	s := &stream{
 		Stream: o, clock: clock, tell: tell, random: rand.New(rand.NewPCG(o.Seed, 0)),
 		rest: len(o.Targets), sources: map[corev1.IPFamily]*sourcePorts{}, open: map[int]*flow{}, heldBy: map[int]*longLivedFlow{},
-		controlled: map[controlKind]int64{},
+		controlled: map[controlKind]int64{}, pauses: map[int]pause{},
 	}
 	var err error
 	if s.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
@@ -144,7 +155,11 @@ func (s *stream) run() error {
 				}
 			}
 			for ; s.focused() && s.next <= now; s.next += int64(float64(time.Second) / s.Focus) {
-				if err := s.begin(s.next, s.inFocus()); err != nil {
+				target, ready := s.inFocus(now)
+				if !ready {
+					continue
+				}
+				if err := s.begin(s.next, target); err != nil {
 					return err
 				}
 			}
@@ -157,21 +172,28 @@ func (s *stream) run() error {
 		if err := s.arm(ending); err != nil {
 			return err
 		}
-		n, err := unix.EpollWait(s.epoll, events[:], -1)
-		if err != nil && !errors.Is(err, unix.EINTR) {
-			return fmt.Errorf("stream: %w", err)
-		}
-		for i := range max(n, 0) {
-			fd := int(events[i].Fd)
-			if fd == s.timer || s.sampled && fd == s.wake {
-				var count [8]byte
-				_, _ = unix.Read(fd, count[:])
-			} else if h := s.heldBy[fd]; h != nil {
-				s.hear(h)
-			} else if f := s.open[fd]; f != nil {
-				s.answer(f)
+		// All that has arrived is read before more is sent.
+		for n, wait := len(events), -1; n == len(events); wait = 0 {
+			var err error
+			if n, err = unix.EpollWait(s.epoll, events[:], wait); err != nil && !errors.Is(err, unix.EINTR) {
+				return fmt.Errorf("stream: %w", err)
+			}
+			for i := range max(n, 0) {
+				s.happened(int(events[i].Fd))
 			}
 		}
+	}
+}
+
+// happened reads what has arrived on a descriptor.
+func (s *stream) happened(fd int) {
+	if fd == s.timer || s.sampled && fd == s.wake {
+		var count [8]byte
+		_, _ = unix.Read(fd, count[:])
+	} else if h := s.heldBy[fd]; h != nil {
+		s.hear(h)
+	} else if f := s.open[fd]; f != nil {
+		s.answer(f)
 	}
 }
 
@@ -248,7 +270,8 @@ func (s *stream) listen(now int64) {
 func (s *stream) pick() int {
 	if s.made%2 == 1 && len(s.focus) > 0 && s.Focus == 0 {
 		s.made++
-		return s.inFocus()
+		target, _ := s.inFocus(s.clock.now())
+		return target
 	}
 	s.made++
 	if len(s.round) == 0 {
@@ -262,10 +285,16 @@ func (s *stream) pick() int {
 // focused reports whether flows of Focus are to be sent.
 func (s *stream) focused() bool { return s.Focus > 0 && len(s.focus) > 0 }
 
-// inFocus returns the next target in focus.
-func (s *stream) inFocus() int {
-	s.turns++
-	return s.focus[s.turns%len(s.focus)].target
+// inFocus returns the next target in focus; false: the next ones have a pause.
+func (s *stream) inFocus(now int64) (target int, ready bool) {
+	const most = 64 // of thousands, that have a pause after one flow each
+	for range min(most, len(s.focus)) {
+		s.turns++
+		if target = s.focus[s.turns%len(s.focus)].target; s.pauses[target].until <= now {
+			return target, true
+		}
+	}
+	return target, false
 }
 
 // begin sends the first packet of a new flow to a target, right after that of its control flow.
@@ -304,7 +333,7 @@ func (s *stream) send(f *flow, protocol corev1.Protocol, sources *sourcePorts, t
 	f.result.Sent = s.clock.now()
 	var err error
 	for range 8 { // another socket may use the port
-		f.fd, err = dial(protocol, sources.take(), to)
+		f.fd, err = Dial(protocol, sources.take(), to)
 		if !errors.Is(err, unix.EADDRINUSE) && !errors.Is(err, unix.EADDRNOTAVAIL) {
 			break
 		}
@@ -380,7 +409,20 @@ func (s *stream) finish(f *flow, outcome string) {
 		delete(s.open, f.fd)
 		unix.Close(f.fd)
 	}
+	if s.sampled {
+		s.pace(f.result.Target, outcome)
+	}
 	s.tell(f.result)
+}
+
+// pace lengthens the pauses of a target whose flow had no answer in time, and ends them with an answer.
+func (s *stream) pace(target int, outcome string) {
+	if outcome != TimedOut && outcome != Unwatched {
+		delete(s.pauses, target)
+		return
+	}
+	length := min(max(2*s.pauses[target].length, leastPause), mostPause)
+	s.pauses[target] = pause{length, s.clock.now() + length}
 }
 
 func (s *stream) close() {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -322,5 +323,45 @@ func TestFocusIsOnTheLastTargets(t *testing.T) {
 		if len(s.focus) != want || s.focus[len(s.focus)-1].target != 29 {
 			t.Errorf("focus %g: %d targets, want the last %d", rate, len(s.focus), want)
 		}
+	}
+}
+
+// Targets without an answer get fewer flows, until they answer.
+func TestSamplerPauses(t *testing.T) {
+	p, err := newSampler(SamplerOptions{Rate: 1000, Result: func(Result) {}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := p.stream
+	defer s.close()
+	defer unix.Close(s.wake)
+	s.focus = []focused{{target: 0}, {target: 1}}
+	ready := func(at int64) (targets []int) {
+		for range s.focus {
+			if target, ok := s.inFocus(at); ok {
+				targets = append(targets, target)
+			}
+		}
+		slices.Sort(targets)
+		return targets
+	}
+	for range 20 {
+		s.pace(0, TimedOut)
+	}
+	now := s.clock.now()
+	if got := ready(now); !slices.Equal(got, []int{1, 1}) {
+		t.Errorf("flows to %v, while 0 has a pause", got)
+	}
+	if got := ready(now + mostPause); !slices.Equal(got, []int{0, 1}) {
+		t.Errorf("flows to %v after the longest pause", got)
+	}
+	s.pace(1, Unwatched)
+	s.pace(1, TimedOut)
+	if got := ready(now); len(got) > 0 {
+		t.Errorf("flows to %v, while both have a pause", got)
+	}
+	s.pace(0, Answered)
+	if got := ready(now); !slices.Equal(got, []int{0, 0}) {
+		t.Errorf("flows to %v after an answer of 0", got)
 	}
 }
