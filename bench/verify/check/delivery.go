@@ -2,7 +2,9 @@ package check
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -16,19 +18,23 @@ import (
 	"k8s.io/utils/ptr"
 
 	"synclab/bench/mirror"
+	"synclab/bench/pass"
 	"synclab/bench/raw"
 	"synclab/bench/subject"
+	"synclab/bench/traffic"
 	"synclab/bench/verify/invariants"
 	"synclab/internal/inet"
+	"synclab/proxier/config"
 	"synclab/scenarios"
 	"synclab/sim"
 )
 
-// delivery asks the kernel where packets to changed Services go. Everything else that the lab knows of a subject's state
-// comes from its own tracker, plan and readers of rules. Here, what is right comes from the objects of the API alone, and
-// what happens from the kernel's table of connections.
+// delivery asks the kernel where packets to changed Services go, and with which source. Everything else that the lab knows
+// of a subject's state comes from its own tracker, plan and readers of rules. Here, what is right comes from the objects of
+// the API and the configuration alone, and what happens from the kernel's table of connections.
 
-// delivered is the invariant: packets to changed Services go to the endpoints of the API's objects.
+// delivered is the invariant: packets to changed Services go to the endpoints of the API's objects. Those from the node are
+// masqueraded, unless it is one of the pods by its address; those from a pod only when they return to it.
 const delivered = "I15"
 
 // Bounds of the packets of a repetition.
@@ -64,11 +70,21 @@ func (r *Checks) Deliver(ctx context.Context) error {
 	if r.InSync(ctx, waiting) != nil {
 		return ctx.Err() // the steps have judged that
 	}
-	ports := deliverable(r.World.Objects(), r.Families, r.changed)
+	objects := r.World.Objects()
+	node := ""
+	var podCIDRs []string
+	if len(objects.Nodes) > 0 {
+		node, podCIDRs = pass.NodeName(objects), objects.Nodes[0].Spec.PodCIDRs
+	}
+	ports := deliverable(objects, r.Families, r.changed, node)
 	result := invariants.Result{Invariant: delivered}
 	for _, family := range r.Families {
+		pods, err := config.DetectLocal(r.Config, family, podCIDRs)
+		if err != nil {
+			return err
+		}
 		of := slices.DeleteFunc(slices.Clone(ports), func(p servicePort) bool { return inet.FamilyOf(p.at.Addr()) != family })
-		if err := deliver(of, family, &result); err != nil {
+		if err := deliver(of, family, sources{node, pods.Source, r.Settings().MasqueradeAll}, &result); err != nil {
 			return fmt.Errorf("packets to changed Services: %w", err)
 		}
 	}
@@ -81,12 +97,20 @@ type servicePort struct {
 	service   string
 	at        netip.AddrPort
 	protocol  corev1.Protocol
-	endpoints map[netip.AddrPort]bool
+	endpoints map[netip.AddrPort]string // and their nodes
+	pod       netip.AddrPort            // one of them, that sends packets too; if there is one, of this node
+}
+
+// sources say which packets are masqueraded.
+type sources struct {
+	node string       // this node's name
+	pods netip.Prefix // of the pods' addresses, if packets of pods are known by their source
+	all  bool         // masqueradeAll
 }
 
 // deliverable returns the ports of some of the Services, evenly spread by name, whose endpoints do not depend on where a
 // packet comes from: no policy Local, and no hints.
-func deliverable(o *sim.Objects, families []corev1.IPFamily, changed map[types.NamespacedName]bool) []servicePort {
+func deliverable(o *sim.Objects, families []corev1.IPFamily, changed map[types.NamespacedName]bool, node string) []servicePort {
 	services := slices.DeleteFunc(slices.Clone(o.Services), func(s *corev1.Service) bool {
 		_, others := s.Labels["service.kubernetes.io/service-proxy-name"]
 		return others || !changed[types.NamespacedName{Namespace: s.Namespace, Name: s.Name}] || s.Spec.Type == corev1.ServiceTypeExternalName ||
@@ -107,21 +131,27 @@ func deliverable(o *sim.Objects, families []corev1.IPFamily, changed map[types.N
 				if port.Protocol == corev1.ProtocolSCTP {
 					continue
 				}
-				p := servicePort{service.Namespace + "/" + service.Name + ":" + port.Name, netip.AddrPortFrom(addr, uint16(port.Port)), port.Protocol, nil}
+				p := servicePort{service: service.Namespace + "/" + service.Name + ":" + port.Name, at: netip.AddrPortFrom(addr, uint16(port.Port)), protocol: port.Protocol}
 				hinted := false
-				if p.endpoints, hinted = endpointsOf(o.Slices, service, port, inet.FamilyOf(addr)); !hinted {
-					all = append(all, p)
+				if p.endpoints, hinted = endpointsOf(o.Slices, service, port, inet.FamilyOf(addr)); hinted {
+					continue
 				}
+				for _, at := range slices.SortedFunc(maps.Keys(p.endpoints), netip.AddrPort.Compare) {
+					if !p.pod.IsValid() || p.endpoints[at] == node && p.endpoints[p.pod] != node {
+						p.pod = at
+					}
+				}
+				all = append(all, p)
 			}
 		}
 	}
 	return all
 }
 
-// endpointsOf returns the ready endpoints of a Service's port; without one, those that are terminating and still serve.
-// hinted: some have topology hints.
-func endpointsOf(all []*discoveryv1.EndpointSlice, service *corev1.Service, of corev1.ServicePort, family corev1.IPFamily) (endpoints map[netip.AddrPort]bool, hinted bool) {
-	ready, serving := map[netip.AddrPort]bool{}, map[netip.AddrPort]bool{}
+// endpointsOf returns the ready endpoints of a Service's port, with their nodes; without one, those that are terminating and
+// still serve. hinted: some have topology hints.
+func endpointsOf(all []*discoveryv1.EndpointSlice, service *corev1.Service, of corev1.ServicePort, family corev1.IPFamily) (endpoints map[netip.AddrPort]string, hinted bool) {
+	ready, serving := map[netip.AddrPort]string{}, map[netip.AddrPort]string{}
 	for _, slice := range all {
 		if slice.Namespace != service.Namespace || slice.Labels[discoveryv1.LabelServiceName] != service.Name || string(slice.AddressType) != string(family) {
 			continue
@@ -139,9 +169,9 @@ func endpointsOf(all []*discoveryv1.EndpointSlice, service *corev1.Service, of c
 				at := netip.AddrPortFrom(addr, uint16(*port.Port))
 				switch c := ep.Conditions; {
 				case ptr.Deref(c.Ready, true):
-					ready[at] = true
+					ready[at] = ptr.Deref(ep.NodeName, "")
 				case ptr.Deref(c.Serving, false) && ptr.Deref(c.Terminating, false):
-					serving[at] = true
+					serving[at] = ptr.Deref(ep.NodeName, "")
 				}
 			}
 		}
@@ -152,59 +182,105 @@ func endpointsOf(all []*discoveryv1.EndpointSlice, service *corev1.Service, of c
 	return ready, hinted
 }
 
-// deliver sends the packets of a family, and judges where the kernel's table of connections has them.
-func deliver(ports []servicePort, family corev1.IPFamily, result *invariants.Result) error {
-	type sent struct {
-		*servicePort
-		from uint16
+// packet is the first packet of a flow, as it was sent. No two have one source port.
+type packet struct {
+	protocol uint8
+	port     uint16
+	to       netip.AddrPort
+}
+
+// arrival is what became of a packet: where it came from, and where it goes from which source.
+type arrival struct{ from, as, to netip.AddrPort }
+
+// firstPort is the first source port; the kernel gives higher ones to other sockets.
+const firstPort = 2000
+
+// deliver sends the packets of a family, from the node and from pods, and judges what the kernel's table of connections has
+// of them.
+func deliver(ports []servicePort, family corev1.IPFamily, by sources, result *invariants.Result) error {
+	numbers := map[corev1.Protocol]uint8{corev1.ProtocolTCP: unix.IPPROTO_TCP, corev1.ProtocolUDP: unix.IPPROTO_UDP}
+	inet, node := netlink.InetFamily(unix.AF_INET), netip.IPv4Unspecified()
+	if family == corev1.IPv6Protocol {
+		inet, node = unix.AF_INET6, netip.IPv6Unspecified()
 	}
-	var all []sent
+	var sent [][]packet // by port
 	var open []int
 	defer func() {
 		for _, fd := range open {
 			unix.Close(fd)
 		}
 	}()
-	for i := range ports {
-		for range packetsEach {
-			fd, from, err := send(ports[i].protocol, ports[i].at)
-			if err != nil {
-				return fmt.Errorf("%s: %w", ports[i].at, err)
-			}
-			open = append(open, fd) // until the table was read: no two packets have one source port
-			all = append(all, sent{&ports[i], from})
+	next := uint16(firstPort)
+	for _, p := range ports {
+		from := []netip.Addr{node}
+		if by.pods.Contains(p.pod.Addr()) {
+			from = append(from, p.pod.Addr())
 		}
-	}
-	inet := netlink.InetFamily(unix.AF_INET)
-	if family == corev1.IPv6Protocol {
-		inet = unix.AF_INET6
+		var of []packet
+		for _, source := range from {
+			for range packetsEach {
+				fd, port, err := send(p.protocol, source, next, p.at)
+				if err != nil {
+					return fmt.Errorf("a packet from %s to %s: %w", source, p.at, err)
+				}
+				open, of, next = append(open, fd), append(of, packet{numbers[p.protocol], port, p.at}), port+1
+			}
+		}
+		sent = append(sent, of)
 	}
 	table, err := netlink.ConntrackTableList(netlink.ConntrackTable, inet)
 	if err != nil {
 		return fmt.Errorf("table of connections: %w", err)
 	}
-	type flow struct {
-		protocol uint8
-		from     uint16
-		to       netip.AddrPort
-	}
-	went := map[flow]netip.AddrPort{}
+	arrived := map[packet]arrival{}
 	for _, c := range table {
-		went[flow{c.Forward.Protocol, c.Forward.SrcPort, addrPort(c.Forward.DstIP, c.Forward.DstPort)}] = addrPort(c.Reverse.SrcIP, c.Reverse.SrcPort)
+		arrived[packet{c.Forward.Protocol, c.Forward.SrcPort, addrPort(c.Forward.DstIP, c.Forward.DstPort)}] = arrival{
+			addrPort(c.Forward.SrcIP, c.Forward.SrcPort), addrPort(c.Reverse.DstIP, c.Reverse.DstPort), addrPort(c.Reverse.SrcIP, c.Reverse.SrcPort),
+		}
 	}
-	numbers := map[corev1.Protocol]uint8{corev1.ProtocolTCP: unix.IPPROTO_TCP, corev1.ProtocolUDP: unix.IPPROTO_UDP}
-	for _, s := range all {
-		result.Checked++
-		to, known := went[flow{numbers[s.protocol], s.from, s.at}]
-		translated := known && to != s.at
-		switch {
-		case translated && !s.endpoints[to]:
-			result.Findings = append(result.Findings, invariants.Finding{Invariant: delivered, Service: s.service, Text: fmt.Sprintf("a %s packet to %s goes to %s, which is none of its %d endpoints", s.protocol, s.at, to, len(s.endpoints))})
-		case !translated && len(s.endpoints) > 0:
-			result.Findings = append(result.Findings, invariants.Finding{Invariant: delivered, Service: s.service, Text: fmt.Sprintf("a %s packet to %s goes to none of its %d endpoints", s.protocol, s.at, len(s.endpoints))})
+	for i, p := range ports {
+		result.Checked += len(sent[i])
+		for _, text := range p.judge(sent[i], arrived, by) {
+			result.Findings = append(result.Findings, invariants.Finding{Invariant: delivered, Service: p.service, Text: text})
 		}
 	}
 	return nil
+}
+
+// judge returns what is wrong with the packets to a port.
+func (p *servicePort) judge(sent []packet, arrived map[packet]arrival, by sources) (wrong []string) {
+	// The node's own address may be the one that masquerading gives. Then only the port tells, which is drawn, and may stay the
+	// same. So the node's packets are judged together.
+	var node netip.Addr
+	fromNode, hidden := 0, 0
+	for _, s := range sent {
+		now, known := arrived[s]
+		_, right := p.endpoints[now.to]
+		what := fmt.Sprintf("a packet from %s to %s", now.from.Addr(), p.at)
+		back, masqueraded := now.to.Addr() == now.from.Addr(), now.as.Addr() != now.from.Addr()
+		switch {
+		case !known || now.to == p.at:
+			if len(p.endpoints) > 0 {
+				wrong = append(wrong, fmt.Sprintf("a packet to %s goes to none of its %d endpoints", p.at, len(p.endpoints)))
+			}
+		case !right:
+			wrong = append(wrong, fmt.Sprintf("%s goes to %s, which is none of its %d endpoints", what, now.to, len(p.endpoints)))
+		case now.from.Addr() != p.pod.Addr():
+			node = now.from.Addr()
+			fromNode++
+			if now.as != now.from {
+				hidden++
+			}
+		case masqueraded && !back && !by.all:
+			wrong = append(wrong, fmt.Sprintf("%s, from a pod, arrives at %s from %s", what, now.to, now.as.Addr()))
+		case !masqueraded && (by.all || back && p.endpoints[now.to] == by.node): // nftables: only on the pod's node
+			wrong = append(wrong, fmt.Sprintf("%s, from a pod, arrives at %s and is not masqueraded", what, now.to))
+		}
+	}
+	if fromNode > 0 && hidden == 0 && (by.all || by.pods.IsValid() && !by.pods.Contains(node)) {
+		wrong = append(wrong, fmt.Sprintf("%d packets from %s, which is no pod, to %s arrive and are not masqueraded", fromNode, node, p.at))
+	}
+	return wrong
 }
 
 func addrPort(ip []byte, port uint16) netip.AddrPort {
@@ -212,33 +288,26 @@ func addrPort(ip []byte, port uint16) netip.AddrPort {
 	return netip.AddrPortFrom(addr.Unmap(), port)
 }
 
-// send sends the first packet of a flow, and returns the open socket and its port. A rule may refuse the packet.
-func send(protocol corev1.Protocol, to netip.AddrPort) (fd int, from uint16, err error) {
-	domain, kind := unix.AF_INET6, unix.SOCK_STREAM
-	var sockaddr unix.Sockaddr = &unix.SockaddrInet6{Port: int(to.Port()), Addr: to.Addr().As16()}
-	if to.Addr().Is4() {
-		domain, sockaddr = unix.AF_INET, &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}
+// send sends the first packet of a flow from a port that nothing else uses, at or above next, and returns its socket. A pod's
+// address is not the machine's own. A rule may refuse the packet.
+func send(protocol corev1.Protocol, source netip.Addr, next uint16, to netip.AddrPort) (fd int, port uint16, err error) {
+	var failed error
+	transparent := func(fd int) error {
+		switch {
+		case source.IsUnspecified():
+		case source.Is4():
+			failed = unix.SetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_TRANSPARENT, 1)
+		default:
+			failed = unix.SetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_TRANSPARENT, 1)
+		}
+		return failed
 	}
-	if protocol == corev1.ProtocolUDP {
-		kind = unix.SOCK_DGRAM
+	fd, err = traffic.Dial(protocol, netip.AddrPortFrom(source, next), to, transparent)
+	for ; errors.Is(err, unix.EADDRINUSE); fd, err = traffic.Dial(protocol, netip.AddrPortFrom(source, next), to, transparent) {
+		next++
 	}
-	if fd, err = unix.Socket(domain, kind|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0); err != nil {
-		return 0, 0, err
-	}
-	_ = unix.Connect(fd, sockaddr) // in progress, or refused
-	if protocol == corev1.ProtocolUDP {
+	if err == nil && protocol == corev1.ProtocolUDP {
 		_, _ = unix.Write(fd, []byte{0})
 	}
-	local, err := unix.Getsockname(fd)
-	if err != nil {
-		unix.Close(fd)
-		return 0, 0, err
-	}
-	switch l := local.(type) {
-	case *unix.SockaddrInet4:
-		from = uint16(l.Port)
-	case *unix.SockaddrInet6:
-		from = uint16(l.Port)
-	}
-	return fd, from, nil
+	return fd, next, failed
 }
