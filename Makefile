@@ -148,7 +148,7 @@ check: ## vet, and the tests that take less than seconds: for the inner loop
 .PHONY: test
 test: deps build ## run all tests, also those in network namespaces and with kube-proxy
 	@bin/synclab build kube-proxy || echo "without it, the tests that need kube-proxy are skipped"
-	go run ./scripts/gotest $(if $(SKIPS),-skips $(SKIPS)) $(if $(LATER),-later $(LATER)) -count=1 -timeout 20m -p $$((2 * $$(nproc))) -parallel 6 ./...
+	go run ./scripts/gotest $(if $(SKIPS),-skips $(SKIPS)) $(if $(LATER),-later $(LATER)) -count=1 -timeout 20m -p $$((1 + $$(nproc))) -parallel 4 ./...
 
 .PHONY: random
 random: deps ## run the random tests with other seeds than make test, from SEED (1000) on, for MINUTES, each package at least once

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -66,7 +67,7 @@ const patience = "--max-time=3m"
 func runScenarioOnce(t *testing.T, args ...string) (raw.Run, []raw.Record) {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "run")
-	defer time.AfterFunc(5*time.Minute, stacksOfWorkers).Stop()
+	defer time.AfterFunc(hangs, stacksOfWorkers).Stop()
 	status, stdout, stderr := invoke(t, append(args, "--out", out, "--reps", "1")...)
 	if strings.Contains(stderr, "not available") && os.Getenv("SYNCLAB_REQUIRE_NAMESPACE") == "" {
 		t.Skip(stderr)
@@ -84,17 +85,25 @@ func runScenarioOnce(t *testing.T, args ...string) (raw.Run, []raw.Record) {
 	return run, records
 }
 
-// stacksOfWorkers ends this process's workers, which print the stacks of their goroutines.
+// hangs is after which time a scenario of some Services hangs.
+const hangs = 5 * time.Minute
+
+// stacksOfWorkers ends this process's workers that hang, which print the stacks of their goroutines. Those of other tests, that
+// began later, go on.
 func stacksOfWorkers() {
-	processes, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	var up float64 // seconds since the machine started
+	text, _ := os.ReadFile("/proc/uptime")
+	_, _ = fmt.Sscan(string(text), &up)
+	processes, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, path := range processes {
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		if err != nil {
+		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		stat, _ := os.ReadFile(path)
+		_, rest, _ := strings.Cut(string(stat), ") ")
+		fields := strings.Fields(rest) // state, parent, …; the 20th is when it started, in hundredths of a second
+		if len(fields) < 20 || fields[1] != strconv.Itoa(os.Getpid()) {
 			continue
 		}
-		stat, _ := os.ReadFile(filepath.Join(filepath.Dir(path), "stat"))
-		_, rest, _ := strings.Cut(string(stat), ") ") // state, parent
-		if fields := strings.Fields(rest); len(fields) > 1 && fields[1] == strconv.Itoa(os.Getpid()) {
+		if began, err := strconv.ParseFloat(fields[19], 64); err == nil && up-began/100 > (hangs-10*time.Second).Seconds() {
 			_ = syscall.Kill(pid, syscall.SIGQUIT)
 		}
 	}

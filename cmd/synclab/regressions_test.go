@@ -45,9 +45,9 @@ const allRegressions = "SYNCLAB_ALL_REGRESSIONS"
 const regressionsFolder = "../../scenarios/regressions"
 
 // runRegression runs one regression's scenario with some subjects.
-func runRegression(t *testing.T, scenario, objects string, subjects []string) []raw.Record {
+func runRegression(t *testing.T, scenario, objects string, subjects []string, more ...string) []raw.Record {
 	t.Helper()
-	args := []string{"run", filepath.Join(regressionsFolder, scenario+".yaml"), "--feed", "api", "--subjects", strings.Join(subjects, ",")}
+	args := append([]string{"run", filepath.Join(regressionsFolder, scenario+".yaml"), "--feed", "api", "--subjects", strings.Join(subjects, ",")}, more...)
 	if objects != "" {
 		args = append(args, "-f", filepath.Join(regressionsFolder, objects))
 	}
@@ -66,7 +66,14 @@ func TestRegressions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			records := runRegression(t, c.scenario, c.objects, subjects)
+			// The machine may be busy with other tests: a subject without the bug converges at last.
+			var patient []string
+			for i, step := range s.Steps {
+				if step.Settle != nil {
+					patient = append(patient, fmt.Sprintf("--set=steps.%d.settle.timeout=2m", i))
+				}
+			}
+			records := runRegression(t, c.scenario, c.objects, subjects, patient...)
 			for _, subject := range subjects {
 				soundly(t, s, subject, records, c.sent)
 				for _, invariant := range c.looked {
