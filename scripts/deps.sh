@@ -35,8 +35,8 @@ install_command() {
 	if has apt-get; then
 		echo "apt-get install -y --no-install-recommends $*"
 	elif has dnf; then
-		# Fedora has a package for each variant of iptables.
-		echo "dnf install -y $*" | sed 's/ iptables/ iptables-nft iptables-legacy/'
+		# Fedora has a package for each variant of iptables, RHEL only the first.
+		echo "dnf install -y --setopt=strict=0 $*" | sed 's/ iptables/ iptables-nft iptables-legacy/'
 	elif has apk; then
 		echo "apk add $*" | sed 's/ iptables/ iptables iptables-legacy/'
 	elif has pacman; then

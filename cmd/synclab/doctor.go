@@ -1,9 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"os/exec"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -72,7 +75,7 @@ func (d diagnosis) table(w io.Writer) error {
 	for _, c := range d.Checks {
 		rows = append(rows, []string{c.Name, string(c.Status), c.Detail})
 		if c.Remedy != "" && c.Status != machine.OK {
-			remedies = append(remedies, c.Name+": "+c.Remedy)
+			remedies = append(remedies, c.Name+": "+c.Remedy+installs(c.Remedy, exec.LookPath))
 		}
 	}
 	if err := terminal.Columns(w, rows...); err != nil {
@@ -85,6 +88,36 @@ func (d diagnosis) table(w io.Writer) error {
 		fmt.Fprintln(w, "  "+remedy)
 	}
 	return nil
+}
+
+// managers install packages, by Debian's name or by those in its place. Synclab was only tried with the first.
+var managers = []struct {
+	tool, command string
+	names         map[string]string
+}{
+	{"apt-get", "apt-get install -y", nil},
+	{"dnf", "dnf install -y --setopt=strict=0", map[string]string{"iptables": "iptables-nft iptables-legacy", "iproute2": "iproute"}},
+	{"apk", "apk add", map[string]string{"iptables": "iptables iptables-legacy"}},
+	{"pacman", "pacman -S --needed", nil},
+	{"zypper", "zypper install", nil},
+}
+
+var packageOf = regexp.MustCompile(`install the (\S+) package`)
+
+// installs returns the command that installs the package which a remedy names; empty if the remedy or the system has none.
+func installs(remedy string, look func(tool string) (string, error)) string {
+	name := packageOf.FindStringSubmatch(remedy)
+	for i, m := range managers {
+		if _, err := look(m.tool); name == nil || err != nil {
+			continue
+		}
+		command := fmt.Sprintf(": as root, %s %s", m.command, cmp.Or(m.names[name[1]], name[1]))
+		if i > 0 {
+			command += " (untried on this system)"
+		}
+		return command
+	}
+	return ""
 }
 
 // buildVersion is the output of `synclab version`.

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -41,5 +42,27 @@ func TestDoctorOutput(t *testing.T) {
 				t.Errorf("JSON: %v\n%s", err, text.String())
 			}
 		})
+	}
+}
+
+// A remedy names the command of the system's package manager.
+func TestInstalls(t *testing.T) {
+	const remedy = "install the iptables package (in newer distributions the package iptables-legacy)"
+	for _, c := range []struct{ tool, remedy, want string }{
+		{"apt-get", remedy, ": as root, apt-get install -y iptables"},
+		{"dnf", remedy, ": as root, dnf install -y --setopt=strict=0 iptables-nft iptables-legacy (untried on this system)"},
+		{"apk", "install the nftables package", ": as root, apk add nftables (untried on this system)"},
+		{"dnf", "load the kernel module: modprobe veth", ""},
+		{"none", remedy, ""},
+	} {
+		got := installs(c.remedy, func(tool string) (string, error) {
+			if tool != c.tool {
+				return "", exec.ErrNotFound
+			}
+			return tool, nil
+		})
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", c.tool, got, c.want)
+		}
 	}
 }
