@@ -11,16 +11,17 @@ import (
 	"strings"
 )
 
-// indexFile lists the published results.
-const indexFile = "docs/results.md"
+// indexFile has the list of the published results, in block indexBlock.
+const indexFile, indexBlock = "docs/results.md", "index"
 
-var measuredAt = regexp.MustCompile(`(?m)^Measured (\d{4}-\d\d-\d\d) at commit ([0-9a-f]{7,40}), part (\S+) of .*?; (.*)$`)
+var measuredAt = regexp.MustCompile("(?m)^Measured (\\d{4}-\\d\\d-\\d\\d) at commit ([0-9a-f]{7,40}), part (\\S+) of `make results`: (.*?; Linux [^,]+)(.*)$")
 
-// index is the page of all published results, derived from the documents below docs.
+// index is the list of all published results, derived from the documents below docs. What was not measured on the machine or at
+// the commit of the first is marked.
 func index(parts []part, docs string) (string, error) {
 	var b strings.Builder
-	b.WriteString("# Published results\n\n`make results` measured these with the commands below, and wrote this page. Each result names its machine, versions and seed.\n" +
-		"`make results PART=NAME` measures one again.\n\n| result | measured | commit | part | commands |\n| --- | --- | --- | --- | --- |\n")
+	b.WriteString("| result | measured | part | commands |\n| --- | --- | --- | --- |\n")
+	var commit, machine string
 	for _, p := range parts {
 		var files []string
 		for _, o := range p.Outputs {
@@ -43,19 +44,42 @@ func index(parts []part, docs string) (string, error) {
 				if err != nil {
 					return "", err
 				}
-				commands := regexp.MustCompile("`[^`]+`").FindAllString(m[4], -1)
-				fmt.Fprintf(&b, "| [%s](%s) | %s | %s | %s | %s |\n", p.About, link, m[1], m[2], p.Name, strings.Join(commands, "; "))
+				commands := regexp.MustCompile("`[^`]+`").FindAllString(m[5], -1)
+				if commit == "" {
+					commit, machine = m[2], m[4]
+				}
+				when := m[1] + " at " + m[2]
+				if m[2] != commit {
+					when += ", **other commit**"
+				}
+				if m[4] != machine {
+					when += ", **other machine**"
+				}
+				fmt.Fprintf(&b, "| [%s](%s) | %s | %s | %s |\n", p.About, link, when, p.Name, strings.Join(commands, "; "))
 				break
 			}
 		}
 	}
-	return b.String(), nil
+	return strings.TrimSuffix(b.String(), "\n"), nil
 }
 
+// writeIndex writes the list into its page, which it makes if there is none.
 func writeIndex(parts []part, docs string) error {
 	text, err := index(parts, docs)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(docs, indexFile), []byte(text), 0o644)
+	path := filepath.Join(docs, indexFile)
+	page, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		page, err = fmt.Appendf(nil, "# Published results\n\n<!-- results:%[1]s -->\n<!-- /results:%[1]s -->\n", indexBlock), nil
+	}
+	if err != nil {
+		return err
+	}
+	written, err := replaceBlock(string(page), indexBlock, text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return os.WriteFile(path, []byte(written), 0o644)
 }

@@ -42,7 +42,7 @@ func run(ctx context.Context, args []string) error {
 	var o options
 	flags := flag.NewFlagSet("results", flag.ContinueOnError)
 	flags.BoolVar(&o.list, "list", false, "list the parts and how long they take, and stop")
-	flags.StringVar(&o.parts, "part", "", "parts to do, separated by commas (default: all)")
+	flags.StringVar(&o.parts, "part", "", "parts to do, separated by commas (default: all that are not apart)")
 	flags.BoolVar(&o.render, "render", false, "write the documents from earlier measurements; measure nothing")
 	flags.BoolVar(&o.index, "index", false, "write docs/results.md from the documents, and stop")
 	flags.BoolVar(&o.force, "force", false, "measure a part again even if the code is the same")
@@ -68,14 +68,21 @@ func run(ctx context.Context, args []string) error {
 	if o.index {
 		return writeIndex(all, o.docs)
 	}
-	parts := slices.Clone(all)
-	if parts, err = choose(parts, o.parts); err != nil {
+	parts, err := choose(slices.Clone(all), o.parts)
+	if err != nil {
 		return err
 	}
 	if o.list {
+		minutes := 0
 		for _, p := range parts {
-			fmt.Printf("%-12s about %3d minutes  %s\n", p.Name, p.Minutes, p.About)
+			minutes += p.Minutes
 		}
+		for _, p := range all {
+			if p.Retired == "" {
+				fmt.Printf("%-18s about %3d minutes  %s%s\n", p.Name, p.Minutes, p.About, map[bool]string{true: " (by name only)"}[p.Apart])
+			}
+		}
+		fmt.Printf("%-18s about %3d minutes\n", "together", minutes)
 		return nil
 	}
 	folder := filepath.Join("runs", "results")
@@ -118,9 +125,9 @@ func (o *options) do(ctx context.Context, m measurement) error {
 	return nil
 }
 
-// choose returns the named parts, in the order of the file; all without names. It omits retired parts.
+// choose returns the named parts, in the order of the file; without names all that are not apart. It omits retired parts.
 func choose(parts []part, names string) ([]part, error) {
-	parts = slices.DeleteFunc(parts, func(p part) bool { return p.Retired != "" })
+	parts = slices.DeleteFunc(parts, func(p part) bool { return p.Retired != "" || names == "" && p.Apart })
 	if names == "" {
 		return parts, nil
 	}

@@ -16,6 +16,8 @@ type part struct {
 	Minutes int    `json:"minutes"` // on two CPUs
 	// Retired is the date since which the part cannot be measured again. Its published results stay; it has no commands.
 	Retired string `json:"retired"`
+	// Apart parts are only measured by name: they run on other kernels, or take long for a question of their own.
+	Apart bool `json:"apart"`
 	// Commands are arguments of synclab, or a shell script with its arguments, in order. {part} is the part's folder.
 	// {N:5} and {REPS:6} are numbers of Services and repetitions, by default 5 and 6. A command that ends in & runs
 	// beside the next ones. One that begins with - may end with status 1, which is its verdict.
@@ -39,10 +41,6 @@ type output struct {
 	Lines string `json:"lines"`
 	// Until ends these lines instead: before its first match after theirs.
 	Until string `json:"until"`
-	// Rows is a regular expression: rows of tables that do not match it are omitted.
-	Rows string `json:"rows"`
-	// Columns are the columns of tables to keep, by header, in this order. Empty: all.
-	Columns []string `json:"columns"`
 }
 
 // readParts reads and checks the list of parts.
@@ -88,7 +86,7 @@ func (o *output) check(blocks map[string]bool) error {
 		return fmt.Errorf("want section or lines, not both")
 	}
 	blocks[place] = true
-	for _, pattern := range []string{o.Lines, o.Until, o.Rows} {
+	for _, pattern := range []string{o.Lines, o.Until} {
 		if _, err := regexp.Compile(pattern); err != nil {
 			return err
 		}

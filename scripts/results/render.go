@@ -80,57 +80,12 @@ func (o *output) cut(text string) (string, error) {
 		if end := until.FindStringIndex(text); end != nil {
 			text = text[:end[0]]
 		}
+		if strings.HasPrefix(text, "#") {
+			return text, nil // Markdown
+		}
 		return "```text\n" + strings.TrimRight(text, "\n") + "\n```", nil
 	}
-	return o.narrow(text)
-}
-
-// narrow removes rows and columns of tables.
-func (o *output) narrow(text string) (string, error) {
-	if o.Rows == "" && len(o.Columns) == 0 {
-		return text, nil
-	}
-	rows := regexp.MustCompile(o.Rows)
-	var out []string
-	var columns []int // of the current table
-	kept, inTable := 0, 0
-	for _, line := range strings.Split(text, "\n") {
-		if !strings.HasPrefix(line, "|") {
-			out, inTable = append(out, line), 0
-			continue
-		}
-		cells := strings.Split(strings.Trim(line, "| "), " | ")
-		inTable++
-		switch inTable {
-		case 1:
-			columns = columns[:0]
-			for _, name := range o.Columns {
-				i := slices.Index(cells, name)
-				if i < 0 {
-					return "", fmt.Errorf("table has no column %q, but %q", name, cells)
-				}
-				columns = append(columns, i)
-			}
-		case 2: // the line below the header
-		default:
-			if !rows.MatchString(line) {
-				continue
-			}
-			kept++
-		}
-		if len(o.Columns) > 0 {
-			var chosen []string
-			for _, i := range columns {
-				chosen = append(chosen, cells[i])
-			}
-			cells = chosen
-		}
-		out = append(out, "| "+strings.Join(cells, " | ")+" |")
-	}
-	if kept == 0 {
-		return "", fmt.Errorf("no row matches %q", o.Rows)
-	}
-	return strings.Join(out, "\n"), nil
+	return text, nil
 }
 
 // folderFlags name a run's folder, which does not affect its results.

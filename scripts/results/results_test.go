@@ -39,9 +39,8 @@ func TestCut(t *testing.T) {
 		{"all", output{}, "x\ny\n", "x\ny\n"},
 		{"section", output{Section: "All sizes"}, summary,
 			"\n| subject | services | full sync |\n| --- | --- | --- |\n| a | 100 | 1 ms |\n| b | 5,000 | 2 s |\n\nMedians.\n"},
-		{"rows and columns", output{Section: "All sizes", Rows: "5,000", Columns: []string{"full sync", "subject"}}, summary,
-			"\n| full sync | subject |\n| --- | --- |\n| 2 s | b |\n\nMedians.\n"},
 		{"lines", output{Lines: "^subject "}, "noise\nsubject  n\na        1\n\nmore\n", "```text\nsubject  n\na        1\n```"},
+		{"lines of Markdown", output{Lines: "^### All", Until: "\\z"}, summary, summary[strings.Index(summary, "### All"):]},
 	}
 	for _, test := range tests {
 		got, err := test.output.cut(test.text)
@@ -51,7 +50,7 @@ func TestCut(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", test.name, got, test.want)
 		}
 	}
-	for _, o := range []output{{Section: "Gone"}, {Lines: "^gone"}, {Rows: "gone"}, {Columns: []string{"gone"}}} {
+	for _, o := range []output{{Section: "Gone"}, {Lines: "^gone"}} {
 		if got, err := o.cut(summary); err == nil {
 			t.Errorf("%+v: got %q, want an error", o, got)
 		}
@@ -187,6 +186,9 @@ func TestPublished(t *testing.T) {
 		}
 		for _, match := range block.FindAllStringSubmatch(string(text), -1) {
 			place := name + " " + match[1]
+			if place == indexFile+" "+indexBlock {
+				continue // TestIndex
+			}
 			part, ok := outputs[place]
 			delete(outputs, place)
 			from := measured.FindStringSubmatch(match[2])
@@ -238,7 +240,7 @@ func TestIndex(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := os.ReadFile(filepath.Join(top, indexFile)); err != nil || string(got) != want {
+	if got, err := os.ReadFile(filepath.Join(top, indexFile)); err != nil || !strings.Contains(string(got), "-->\n"+want+"\n<!--") {
 		t.Errorf("%s is not current: go run ./scripts/results -index writes it (%v)", indexFile, err)
 	}
 }
