@@ -44,7 +44,7 @@ func run(ctx context.Context, args []string) error {
 	flags.BoolVar(&o.list, "list", false, "list the parts and how long they take, and stop")
 	flags.StringVar(&o.parts, "part", "", "parts to do, separated by commas (default: all that are not apart)")
 	flags.BoolVar(&o.render, "render", false, "write the documents from earlier measurements; measure nothing")
-	flags.BoolVar(&o.index, "index", false, "write docs/results.md from the documents, and stop")
+	flags.BoolVar(&o.index, "index", false, "write the list in docs/results.md from the documents, and stop")
 	flags.BoolVar(&o.force, "force", false, "measure a part again even if the code is the same")
 	flags.BoolVar(&o.uncommitted, "uncommitted", false, "measure even if the source has uncommitted changes; needs -docs")
 	flags.StringVar(&o.docs, "docs", ".", "folder with README.md and docs/ to write")
