@@ -22,8 +22,8 @@ const (
 	// judgeAfter is the time between a flow's end and its check. By then bench/subject/visible has reported all changes that
 	// were visible when the flow began.
 	judgeAfter = 3 * time.Second
-	// returnSlack delays the visibility of a returning state, unless a later state is visible before. A returning state
-	// equals one that the kernel may have had when it was made. The delay is longer than most syncs.
+	// returnSlack delays the visibility of a returning state that has become certain, for subjects that do not write
+	// changes in the order in which they were made.
 	returnSlack = 10 * time.Second
 )
 
@@ -260,19 +260,41 @@ func (l *FlowChecker) changed(p *port, next version) bool {
 }
 
 // Visible records that a change is visible in the kernel: known at a moment, and shown since an earlier one. It returns
-// the numbers of the targets for which no other change is awaited.
+// the numbers of the targets for which no other change is awaited. A state that returns becomes certain when a change that
+// was made later, of any port, is visible.
 func (l *FlowChecker) Visible(object runtime.Object, family corev1.IPFamily, at, shown time.Time) (done []int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	service := mirror.ServiceOf(object)
+	var latest time.Time
 	for key, p := range l.ports {
 		if key.family == family && (key.name.NamespacedName == service || service.Name == "") {
-			if p.seen(object, at, shown) {
+			made, last := p.seen(object, at, shown)
+			if last {
 				done = append(done, p.index)
+			}
+			if made.After(latest) {
+				latest = made
 			}
 		}
 	}
+	l.certain(func(f corev1.IPFamily) bool { return f == family }, latest, at)
 	return done
+}
+
+// Settled records that the kernel has converged to all changes.
+func (l *FlowChecker) Settled(at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.certain(func(corev1.IPFamily) bool { return true }, at, at)
+}
+
+func (l *FlowChecker) certain(of func(corev1.IPFamily) bool, before, at time.Time) {
+	for key, p := range l.ports {
+		if of(key.family) {
+			p.certain(before, at.Add(returnSlack))
+		}
+	}
 }
 
 // Take adds a Result, and checks the Results that are old enough.

@@ -353,15 +353,54 @@ func TestTerminatingKeepsFlows(t *testing.T) {
 		"added not yet 10.128.0.3 3.1s after 6s")
 }
 
-// A returning state counts as visible only some time later: the kernel may still have the earlier, equal state.
+// A returning state counts as visible only some time after everything has converged: until then the kernel may have the
+// earlier, equal state, however long that takes.
 func TestStateReturns(t *testing.T) {
 	s := newStory(t, "1")
 	s.becomes(1, "1", "2")
 	back := s.becomes(1.1, "1")
 	s.visible(1.1, back)
 	s.flow(1.5, 1.6, "2")
-	s.flow(11.2, 11.3, "2")
-	s.finds("flow 10.128.0.2", "flow misrouted 10.128.0.2", "removed 10.128.0.2 10.2s after 1.1s", "added not yet 10.128.0.2 100ms after 1s")
+	s.flow(21.2, 21.3, "2") // a slow sync
+	s.ledger.Settled(second(30))
+	s.flow(39.8, 39.9, "2")
+	s.flow(40.2, 40.3, "2")
+	s.finds("flow 10.128.0.2", "flow 10.128.0.2", "flow 10.128.0.2", "flow misrouted 10.128.0.2",
+		"removed 10.128.0.2 39.2s after 1.1s", "added not yet 10.128.0.2 100ms after 1s")
+}
+
+// A later change of another Service ends the doubt about a returning state, an earlier one does not.
+func TestLaterChangesEndDoubts(t *testing.T) {
+	s := newStory(t, "1")
+	other := func(at float64) *discoveryv1.EndpointSlice {
+		slice := s.last.DeepCopy()
+		slice.Name, slice.Labels[discoveryv1.LabelServiceName] = "other-1", "other"
+		for i := range slice.Endpoints {
+			slice.Endpoints[i].Addresses = []string{fmt.Sprintf("10.128.1.%d", int(at*10))}
+		}
+		s.ledger.Changed(sim.Update, slice, second(at), second(at))
+		return slice
+	}
+	s.ledger.Changed(sim.Add, &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "other"},
+		Spec: corev1.ServiceSpec{
+			ClusterIP: "10.96.0.2", ClusterIPs: []string{"10.96.0.2"}, IPFamilies: []corev1.IPFamily{v4},
+			Ports: []corev1.ServicePort{{Protocol: corev1.ProtocolUDP, Port: 80}},
+		},
+	}, second(0.5), second(0.5))
+	before := other(0.9)
+	s.becomes(1, "1", "2")
+	back := s.becomes(1.1, "1")
+	after := other(1.2)
+	s.visible(1.3, back)
+	s.visible(1.4, before)
+	s.flow(12, 12.1, "2")
+	s.visible(20, after)
+	s.flow(29, 29.1, "2")
+	s.flow(31, 31.1, "2")
+	s.finds("flow 10.128.0.2", "flow 10.128.0.2", "flow misrouted 10.128.0.2",
+		"removed 10.128.0.2 30s after 1.1s", "added not yet 10.128.0.2 100ms after 1s",
+		"added not yet 10.128.1.9 300ms after 900ms", "added not yet 10.128.1.12 29.9s after 1.2s")
 }
 
 // A Service that grows and shrinks passes the same states twice. In the kernel, the way up looks like the way down. A

@@ -47,8 +47,8 @@ type version struct {
 	port      *plan.ServicePort // nil if the port does not exist
 	serving   []netip.AddrPort  // UDP: all serving endpoints; a terminating endpoint keeps its flows
 	due, made time.Time
-	visible   time.Time      // zero if not visible yet
-	by        runtime.Object // the change; nil once it is visible
+	visible   time.Time      // zero if not visible yet, or not certain
+	by        runtime.Object // the change; nil once it is seen
 	returns   bool           // equals a state that the kernel may still have from before
 	cut       bool           // a new flow is excused, because conntrack may have forgotten it when endpoints left
 }
@@ -83,8 +83,9 @@ func contains(list []*tracker.Endpoint, addr netip.AddrPort) bool {
 	return slices.ContainsFunc(list, func(ep *tracker.Endpoint) bool { return ep.Addr == addr })
 }
 
-// seen records that a change and all earlier changes are visible in the kernel. It reports whether it was the last one.
-func (p *port) seen(by runtime.Object, at, shown time.Time) bool {
+// seen records that a change and all earlier changes are visible in the kernel. made is when the change was made; zero: it
+// is not one of this port, or its state returns. last: no other change is awaited.
+func (p *port) seen(by runtime.Object, at, shown time.Time) (made time.Time, last bool) {
 	for _, t := range p.turns {
 		if t.by == by {
 			t.visible = shown
@@ -92,18 +93,29 @@ func (p *port) seen(by runtime.Object, at, shown time.Time) bool {
 	}
 	i := slices.IndexFunc(p.versions, func(v version) bool { return v.by != nil && v.by == by })
 	if i < 0 {
-		return false
+		return made, false
 	}
-	last := i == len(p.versions)-1
+	last = i == len(p.versions)-1
 	if p.versions[i].returns { // or the earlier equal state, with all states between still to come
-		at = at.Add(returnSlack)
+		at = time.Time{}
+	} else {
+		made = p.versions[i].made
 	}
 	for ; i >= 0; i-- {
 		if v := &p.versions[i]; v.by != nil {
 			v.by, v.visible = nil, at
 		}
 	}
-	return last
+	return made, last
+}
+
+// certain makes returning states that were seen, and made before a time, visible at another.
+func (p *port) certain(before, at time.Time) {
+	for i := range p.versions {
+		if v := &p.versions[i]; v.by == nil && v.visible.IsZero() && v.made.Before(before) {
+			v.visible = at
+		}
+	}
 }
 
 // between returns the states that a flow may have met: from the last state visible when it was sent, to the last state

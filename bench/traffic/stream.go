@@ -45,18 +45,13 @@ type stream struct {
 	focus []focused
 	turns int   // turns through focus
 	next  int64 // scheduled time of the next flow of Focus
-	// pauses are of targets of a Sampler whose last flow had no answer in time.
-	pauses map[int]pause
+	// unanswered are a Sampler's flows by target, oldest first, until ready drops those that are over.
+	unanswered map[int][]*flow
 }
 
-// pause is a time in which no flow begins to a target. Without pauses, a busy machine would answer ever later, and none in time.
-type pause struct{ length, until int64 }
-
-// A pause grows from flow to flow.
-const (
-	leastPause = int64(time.Millisecond)
-	mostPause  = int64(100 * time.Millisecond)
-)
+// A target of a Sampler gets its next flow after 1/patience of the time that its oldest flow has waited for an answer. At a
+// constant rate, a busy machine's queues would grow until no flow is answered in time.
+const patience = 8
 
 // inbox has the parent's messages for the running stream.
 type inbox struct {
@@ -102,7 +97,7 @@ func newStream(o Stream, clock monotonic, tell func(Result)) (*stream, error) {
 	s := &stream{
 		Stream: o, clock: clock, tell: tell, random: rand.New(rand.NewPCG(o.Seed, 0)),
 		rest: len(o.Targets), sources: map[corev1.IPFamily]*sourcePorts{}, open: map[int]*flow{}, heldBy: map[int]*longLivedFlow{},
-		controlled: map[controlKind]int64{}, pauses: map[int]pause{},
+		controlled: map[controlKind]int64{}, unanswered: map[int][]*flow{},
 	}
 	var err error
 	if s.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
@@ -285,16 +280,30 @@ func (s *stream) pick() int {
 // focused reports whether flows of Focus are to be sent.
 func (s *stream) focused() bool { return s.Focus > 0 && len(s.focus) > 0 }
 
-// inFocus returns the next target in focus; false: the next ones have a pause.
+// inFocus returns the next target in focus; false: the next ones wait for answers.
 func (s *stream) inFocus(now int64) (target int, ready bool) {
-	const most = 64 // of thousands, that have a pause after one flow each
+	const most = 64 // of thousands, that wait after one flow each
 	for range min(most, len(s.focus)) {
 		s.turns++
-		if target = s.focus[s.turns%len(s.focus)].target; s.pauses[target].until <= now {
+		if target = s.focus[s.turns%len(s.focus)].target; s.ready(target, now) {
 			return target, true
 		}
 	}
 	return target, false
+}
+
+// ready reports whether a target may get another flow.
+func (s *stream) ready(target int, now int64) bool {
+	open := s.unanswered[target]
+	for len(open) > 0 && open[0].over {
+		open = open[1:]
+	}
+	if len(open) == 0 {
+		delete(s.unanswered, target)
+		return true
+	}
+	s.unanswered[target] = open
+	return patience*(now-open[len(open)-1].result.Sent) >= now-open[0].result.Sent
 }
 
 // begin sends the first packet of a new flow to a target, right after that of its control flow.
@@ -358,6 +367,9 @@ func (s *stream) send(f *flow, protocol corev1.Protocol, sources *sourcePorts, t
 	f.limit = f.result.Sent + int64(limit)
 	s.open[f.fd] = f
 	s.waiting[queue] = append(s.waiting[queue], f)
+	if s.sampled {
+		s.unanswered[f.result.Target] = append(s.unanswered[f.result.Target], f)
+	}
 	return s.watch(f.fd)
 }
 
@@ -409,20 +421,7 @@ func (s *stream) finish(f *flow, outcome string) {
 		delete(s.open, f.fd)
 		unix.Close(f.fd)
 	}
-	if s.sampled {
-		s.pace(f.result.Target, outcome)
-	}
 	s.tell(f.result)
-}
-
-// pace lengthens the pauses of a target whose flow had no answer in time, and ends them with an answer.
-func (s *stream) pace(target int, outcome string) {
-	if outcome != TimedOut && outcome != Unwatched {
-		delete(s.pauses, target)
-		return
-	}
-	length := min(max(2*s.pauses[target].length, leastPause), mostPause)
-	s.pauses[target] = pause{length, s.clock.now() + length}
 }
 
 func (s *stream) close() {

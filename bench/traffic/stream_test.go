@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
@@ -326,8 +327,8 @@ func TestFocusIsOnTheLastTargets(t *testing.T) {
 	}
 }
 
-// Targets without an answer get fewer flows, until they answer.
-func TestSamplerPauses(t *testing.T) {
+// The longer a target's flows wait for an answer, the fewer it gets: at most some dozens are open. An answer in time ends that.
+func TestSamplerWaitsForAnswers(t *testing.T) {
 	p, err := newSampler(SamplerOptions{Rate: 1000, Result: func(Result) {}})
 	if err != nil {
 		t.Fatal(err)
@@ -336,32 +337,39 @@ func TestSamplerPauses(t *testing.T) {
 	defer s.close()
 	defer unix.Close(s.wake)
 	s.focus = []focused{{target: 0}, {target: 1}}
-	ready := func(at int64) (targets []int) {
+	const slow, quick = 0, 1
+	var open []*flow
+	var asked [2]int
+	most := 0
+	for now := int64(0); now < int64(time.Minute); now += int64(time.Millisecond) {
+		for len(open) > 0 && now-open[0].result.Sent >= int64(tcpLimit) {
+			open[0].over = true
+			open = open[1:]
+		}
 		for range s.focus {
-			if target, ok := s.inFocus(at); ok {
-				targets = append(targets, target)
+			target, ready := s.inFocus(now)
+			if !ready {
+				continue
+			}
+			asked[target]++
+			f := &flow{result: Result{Target: target, Sent: now}, over: target == quick}
+			s.unanswered[target] = append(s.unanswered[target], f)
+			if target == slow {
+				open = append(open, f)
 			}
 		}
-		slices.Sort(targets)
-		return targets
+		most = max(most, len(open))
 	}
-	for range 20 {
-		s.pace(0, TimedOut)
+	if most > 50 || asked[slow] < 300 || asked[slow] > 1200 {
+		t.Errorf("%d flows in a minute to a target that never answers, up to %d open", asked[slow], most)
 	}
-	now := s.clock.now()
-	if got := ready(now); !slices.Equal(got, []int{1, 1}) {
-		t.Errorf("flows to %v, while 0 has a pause", got)
+	if asked[quick] < 50_000 {
+		t.Errorf("%d flows in a minute to a target that answers", asked[quick])
 	}
-	if got := ready(now + mostPause); !slices.Equal(got, []int{0, 1}) {
-		t.Errorf("flows to %v after the longest pause", got)
+	for _, f := range open {
+		f.over = true
 	}
-	s.pace(1, Unwatched)
-	s.pace(1, TimedOut)
-	if got := ready(now); len(got) > 0 {
-		t.Errorf("flows to %v, while both have a pause", got)
-	}
-	s.pace(0, Answered)
-	if got := ready(now); !slices.Equal(got, []int{0, 0}) {
-		t.Errorf("flows to %v after an answer of 0", got)
+	if !s.ready(slow, int64(time.Minute)) {
+		t.Error("no flow after all answers")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -105,6 +106,52 @@ func TestUDPFlow(t *testing.T) {
 		}
 		_ = u.Close()
 	})
+}
+
+// An answer that is there when the flow becomes idle still reaches the client: a busy machine may read it late.
+func TestUDPLateRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		socket := newFakeSocket()
+		b := newBalancer(clock.RealClock{})
+		b.set(three, 0)
+		u := newUDPPort(socket, b)
+		u.dial = func(netip.AddrPort) (net.Conn, error) {
+			near, far := net.Pipe()
+			go func() { _, _ = io.Copy(io.Discard, far) }()
+			return &late{Conn: near}, nil
+		}
+		go u.serve()
+		client := netip.MustParseAddrPort("192.0.2.9:1000")
+		socket.in <- packet{"x", client}
+		if got := <-socket.out; got.text != "answer" || got.peer != client {
+			t.Errorf("%+v", got)
+		}
+		time.Sleep(2 * udpIdle)
+		synctest.Wait()
+		u.mu.Lock()
+		if len(u.flows) > 0 {
+			t.Errorf("%d flows after their time", len(u.flows))
+		}
+		u.mu.Unlock()
+		_ = u.Close()
+	})
+}
+
+// late is a connection whose answer came before its deadline and was not read by then.
+type late struct {
+	net.Conn
+	reads int
+}
+
+func (l *late) Read(b []byte) (int, error) {
+	switch l.reads++; l.reads {
+	case 1:
+		time.Sleep(udpIdle)
+		return 0, os.ErrDeadlineExceeded
+	case 2:
+		return copy(b, "answer"), nil
+	}
+	return l.Conn.Read(b)
 }
 
 // A flow whose endpoint refuses it goes on at the next endpoint.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"time"
 )
@@ -34,12 +35,18 @@ type udpPort struct {
 	dial     func(endpoint netip.AddrPort) (net.Conn, error)
 
 	mu     sync.Mutex
-	flows  map[netip.AddrPort]net.Conn // by client
+	flows  map[netip.AddrPort]*udpFlow // by client
 	closed bool
 }
 
+// udpFlow is a flow's socket to its endpoint.
+type udpFlow struct {
+	net.Conn
+	used time.Time // when a packet last went either way
+}
+
 func newUDPPort(p packets, b *balancer) *udpPort {
-	return &udpPort{packets: p, balancer: b, flows: map[netip.AddrPort]net.Conn{}, dial: func(endpoint netip.AddrPort) (net.Conn, error) {
+	return &udpPort{packets: p, balancer: b, flows: map[netip.AddrPort]*udpFlow{}, dial: func(endpoint netip.AddrPort) (net.Conn, error) {
 		return net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(endpoint))
 	}}
 }
@@ -69,8 +76,8 @@ func (u *udpPort) serve() {
 	}
 }
 
-// flow returns the socket of a client's flow. A new flow gets the next endpoint.
-func (u *udpPort) flow(client netip.AddrPort, again bool) (net.Conn, error) {
+// flow returns a client's flow. A new flow gets the next endpoint.
+func (u *udpPort) flow(client netip.AddrPort, again bool) (*udpFlow, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	flow := u.flows[client]
@@ -79,26 +86,43 @@ func (u *udpPort) flow(client netip.AddrPort, again bool) (net.Conn, error) {
 		if !ok || u.closed {
 			return nil, errNoEndpoint
 		}
-		var err error
-		if flow, err = u.dial(endpoint); err != nil {
+		conn, err := u.dial(endpoint)
+		if err != nil {
 			return nil, err
 		}
+		flow = &udpFlow{Conn: conn}
 		u.flows[client] = flow
 		go u.answers(client, flow)
 	}
-	return flow, flow.SetReadDeadline(u.balancer.clock.Now().Add(udpIdle))
+	return flow, u.use(flow)
+}
+
+// use begins a flow's idle time again. u.mu is held.
+func (u *udpPort) use(flow *udpFlow) error {
+	flow.used = u.balancer.clock.Now()
+	return flow.SetReadDeadline(flow.used.Add(udpIdle))
 }
 
 // answers copies the endpoint's packets to the client, until the flow was idle for too long or is refused.
-func (u *udpPort) answers(client netip.AddrPort, flow net.Conn) {
+func (u *udpPort) answers(client netip.AddrPort, flow *udpFlow) {
 	defer u.end(client, flow)
 	buffer := make([]byte, udpBytes)
+	last := false // the flow is idle
 	for {
 		n, err := flow.Read(buffer)
-		if err != nil {
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded) && !last:
+			// On a busy machine, this goroutine may be late, and an answer there.
+			last = u.lastRead(flow)
+			continue
+		case err != nil:
 			return
 		}
-		if err := flow.SetReadDeadline(u.balancer.clock.Now().Add(udpIdle)); err != nil {
+		last = false
+		u.mu.Lock()
+		err = u.use(flow)
+		u.mu.Unlock()
+		if err != nil {
 			return
 		}
 		if _, err := u.WriteToUDPAddrPort(buffer[:n], client); err != nil {
@@ -107,8 +131,20 @@ func (u *udpPort) answers(client netip.AddrPort, flow net.Conn) {
 	}
 }
 
+// lastRead allows one more read of a flow that is idle, of what is there. false: it has been used meanwhile.
+func (u *udpPort) lastRead(flow *udpFlow) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	now := u.balancer.clock.Now()
+	if now.Before(flow.used.Add(udpIdle)) {
+		return false
+	}
+	_ = flow.SetReadDeadline(now.Add(time.Millisecond)) // an error is that of the read
+	return true
+}
+
 // end closes a flow.
-func (u *udpPort) end(client netip.AddrPort, flow net.Conn) {
+func (u *udpPort) end(client netip.AddrPort, flow *udpFlow) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.flows[client] == flow {

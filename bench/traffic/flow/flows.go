@@ -237,7 +237,7 @@ func (r *Flows) Visible(s visible.VisibleChange) {
 	}
 }
 
-// Settled delivers the changes that visible held back.
+// Settled delivers the changes that visible held back, and ends doubts about what the kernel has.
 func (r *Flows) Settled() {
 	r.mu.Lock()
 	early := r.early
@@ -248,6 +248,7 @@ func (r *Flows) Settled() {
 		for _, s := range early {
 			checker.Visible(s.Object, s.Family, now, s.Visible)
 		}
+		checker.Settled(now)
 	}
 }
 
