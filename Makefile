@@ -8,9 +8,10 @@ export PATH := $(PATH):/usr/local/sbin:/usr/sbin:/sbin
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
-# Every run records the commit of its source. Without git, or in another user's checkout, there is none. Documents are no
-# part of the program.
-COMMIT := $(shell git describe --always --abbrev=12 2>/dev/null)$(shell git status --porcelain -- . ':!*.md' ':!docs' 2>/dev/null | grep -q . && echo -dirty)
+# Every run records the commit of its source. Without git, or in another user's checkout, there is none. Documents and tests
+# are no part of the program.
+PROGRAM := . ':!*.md' ':!docs' ':!.ci' ':!*_test.go'
+COMMIT := $(shell git log -1 --format=%h --abbrev=12 -- $(PROGRAM) 2>/dev/null)$(shell git status --porcelain -- $(PROGRAM) 2>/dev/null | grep -q . && echo -dirty)
 
 #: N         Services                                  default: the scenario's own
 N ?=

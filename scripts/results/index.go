@@ -14,50 +14,51 @@ import (
 // indexFile has the list of the published results, in block indexBlock.
 const indexFile, indexBlock = "docs/results.md", "index"
 
-var measuredAt = regexp.MustCompile("(?m)^Measured (\\d{4}-\\d\\d-\\d\\d) at commit ([0-9a-f]{7,40}), part (\\S+) of `make results`: (.*?; Linux [^,]+)(.*)$")
+var measuredAt = regexp.MustCompile("(?m)^Measured (\\d{4}-\\d\\d-\\d\\d) at commit ([0-9a-f]{7,40}), part (\\S+) of `make results`: (.*?; Linux [^,]+)")
 
-// index is the list of all published results, derived from the documents below docs. What was not measured on the machine or at
-// the commit of the first is marked.
+// index is the list of all published results, derived from the documents below docs: a row a part. What was not measured on the
+// machine or at the commit of the first is marked.
 func index(parts []part, docs string) (string, error) {
 	var b strings.Builder
-	b.WriteString("| result | measured | part | commands |\n| --- | --- | --- | --- |\n")
+	b.WriteString("| what | pages | measured | part |\n| --- | --- | --- | --- |\n")
 	var commit, machine string
 	for _, p := range parts {
-		var files []string
+		var files, links []string
+		var when string
 		for _, o := range p.Outputs {
-			if !o.picture() && !slices.Contains(files, o.File) {
-				files = append(files, o.File)
+			if o.picture() || slices.Contains(files, o.File) {
+				continue
 			}
-		}
-		for _, file := range files {
-			text, err := os.ReadFile(filepath.Join(docs, file))
+			files = append(files, o.File)
+			text, err := os.ReadFile(filepath.Join(docs, o.File))
 			if errors.Is(err, fs.ErrNotExist) {
 				continue // not measured yet
 			} else if err != nil {
 				return "", err
 			}
-			for _, m := range measuredAt.FindAllStringSubmatch(string(text), -1) {
-				if m[3] != p.Name {
-					continue
-				}
-				link, err := filepath.Rel(filepath.Dir(indexFile), file)
-				if err != nil {
-					return "", err
-				}
-				commands := regexp.MustCompile("`[^`]+`").FindAllString(m[5], -1)
-				if commit == "" {
-					commit, machine = m[2], m[4]
-				}
-				when := m[1] + " at " + m[2]
-				if m[2] != commit {
-					when += ", **other commit**"
-				}
-				if m[4] != machine {
-					when += ", **other machine**"
-				}
-				fmt.Fprintf(&b, "| [%s](%s) | %s | %s | %s |\n", p.About, link, when, p.Name, strings.Join(commands, "; "))
-				break
+			all := measuredAt.FindAllStringSubmatch(string(text), -1)
+			i := slices.IndexFunc(all, func(m []string) bool { return m[3] == p.Name })
+			if i < 0 {
+				continue
 			}
+			m := all[i]
+			link, err := filepath.Rel(filepath.Dir(indexFile), o.File)
+			if err != nil {
+				return "", err
+			}
+			links = append(links, fmt.Sprintf("[%s](%s)", strings.TrimPrefix(link, "../"), link))
+			if commit == "" {
+				commit, machine = m[2], m[4]
+			}
+			if when = m[1] + " at " + m[2]; m[2] != commit {
+				when += ", **other commit**"
+			}
+			if m[4] != machine {
+				when += ", **other machine**"
+			}
+		}
+		if len(links) > 0 {
+			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", p.About, strings.Join(links, ", "), when, p.Name)
 		}
 	}
 	return strings.TrimSuffix(b.String(), "\n"), nil

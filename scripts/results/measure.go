@@ -122,20 +122,21 @@ func (m *measurement) start(ctx context.Context, args []string) (stop func(), er
 	return stop, nil
 }
 
-// published excludes the files that results are written to: their changes do not affect measurements.
-var published = []string{"--", ".", ":!*.md", ":!docs"}
+// program excludes files whose changes do not affect measurements, as the Makefile does: those that results are written to, and
+// tests.
+var program = []string{"--", ".", ":!*.md", ":!docs", ":!.ci", ":!*_test.go"}
 
-// sourceCommit returns the newest commit that changed more than documents. It refuses uncommitted changes of the source,
+// sourceCommit returns the newest commit that changed the program. It refuses uncommitted changes of the source,
 // unless they are allowed.
 func sourceCommit(allowed bool) (string, error) {
-	changed, err := git(append([]string{"status", "--porcelain"}, published...)...)
+	changed, err := git(append([]string{"status", "--porcelain"}, program...)...)
 	if err != nil {
 		return "", err
 	}
 	if changed != "" && !allowed {
 		return "", fmt.Errorf("the source has uncommitted changes, and a published number needs a commit:\n%s", changed)
 	}
-	return git(append([]string{"log", "-1", "--format=%H"}, published...)...)
+	return git(append([]string{"log", "-1", "--format=%H"}, program...)...)
 }
 
 func git(args ...string) (string, error) {

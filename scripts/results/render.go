@@ -14,6 +14,9 @@ import (
 	"synclab/bench/raw"
 )
 
+// mostCommands is up to how many commands of a part are named below its results.
+const mostCommands = 3
+
 // render writes one output into the documents below docs.
 func (m *measurement) render(o output, docs string) error {
 	text, err := os.ReadFile(filepath.Join(m.dir, o.From))
@@ -32,10 +35,13 @@ func (m *measurement) render(o output, docs string) error {
 	if err != nil {
 		return err
 	}
-	var commands []string
-	for _, command := range m.part.Commands {
-		command = strings.TrimPrefix(command, "-")
-		commands = append(commands, "`"+programOf(strings.Fields(command), "synclab")+" "+withoutFolder(m.values.expand(command, "runs/results/"+m.part.Name))+"`")
+	commands := []string{"`make results PART=" + m.part.Name + "`"}
+	if len(m.part.Commands) <= mostCommands {
+		commands = nil
+		for _, command := range m.part.Commands {
+			command = strings.TrimPrefix(command, "-")
+			commands = append(commands, "`"+programOf(strings.Fields(command), "synclab")+" "+withoutFolder(m.values.expand(command, "runs/results/"+m.part.Name))+"`")
+		}
 	}
 	content = strings.TrimSpace(content) + "\n\n" + provenance(m.part.Name, run, commands)
 	document, err := os.ReadFile(path)
