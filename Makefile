@@ -10,7 +10,7 @@ ACTIONLINT := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
 # Every run records the commit of its source. Without git, or in another user's checkout, there is none. Documents and tests
 # are no part of the program.
-PROGRAM := . ':!*.md' ':!docs' ':!.ci' ':!*_test.go'
+PROGRAM := . ':!*.md' ':!*.png' ':!docs/results.yaml' ':!.ci' ':!*_test.go'
 COMMIT := $(shell git log -1 --format=%h --abbrev=12 -- $(PROGRAM) 2>/dev/null)$(shell git status --porcelain -- $(PROGRAM) 2>/dev/null | grep -q . && echo -dirty)
 
 #: N         Services                                  default: the scenario's own

@@ -251,7 +251,7 @@ func (l *FlowChecker) changed(p *port, next version) bool {
 	}
 	for i := len(p.versions) - 1; i >= 0 && !next.returns; i-- {
 		next.returns = p.versions[i].alike(&next)
-		if v := &p.versions[i]; v.by == nil && !v.returns { // the kernel has had this state, so earlier states are over
+		if v := &p.versions[i]; !v.visible.IsZero() && !v.visible.After(next.made) { // so earlier states are over
 			break
 		}
 	}
@@ -260,16 +260,16 @@ func (l *FlowChecker) changed(p *port, next version) bool {
 }
 
 // Visible records that a change is visible in the kernel: known at a moment, and shown since an earlier one. It returns
-// the numbers of the targets for which no other change is awaited. A state that returns becomes certain when a change that
-// was made later, of any port, is visible.
-func (l *FlowChecker) Visible(object runtime.Object, family corev1.IPFamily, at, shown time.Time) (done []int) {
+// the numbers of the targets for which no other change is awaited. undone: a later change made the state as it was before. A
+// state that returns becomes certain when a change that was made later, of any port, is visible.
+func (l *FlowChecker) Visible(object runtime.Object, family corev1.IPFamily, at, shown time.Time, undone bool) (done []int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	service := mirror.ServiceOf(object)
 	var latest time.Time
 	for key, p := range l.ports {
 		if key.family == family && (key.name.NamespacedName == service || service.Name == "") {
-			made, last := p.seen(object, at, shown)
+			made, last := p.seen(object, at, shown, undone)
 			if last {
 				done = append(done, p.index)
 			}
@@ -278,7 +278,14 @@ func (l *FlowChecker) Visible(object runtime.Object, family corev1.IPFamily, at,
 			}
 		}
 	}
-	l.certain(func(f corev1.IPFamily) bool { return f == family }, latest, at)
+	if latest.IsZero() {
+		return done
+	}
+	for key, p := range l.ports {
+		if key.family == family {
+			p.certain(latest, at.Add(returnSlack), false)
+		}
+	}
 	return done
 }
 
@@ -286,14 +293,8 @@ func (l *FlowChecker) Visible(object runtime.Object, family corev1.IPFamily, at,
 func (l *FlowChecker) Settled(at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.certain(func(corev1.IPFamily) bool { return true }, at, at)
-}
-
-func (l *FlowChecker) certain(of func(corev1.IPFamily) bool, before, at time.Time) {
-	for key, p := range l.ports {
-		if of(key.family) {
-			p.certain(before, at.Add(returnSlack))
-		}
+	for _, p := range l.ports {
+		p.certain(at, at.Add(returnSlack), true)
 	}
 }
 

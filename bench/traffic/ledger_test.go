@@ -111,7 +111,7 @@ func (s *story) becomes(at float64, endpoints ...string) *discoveryv1.EndpointSl
 }
 
 func (s *story) visible(at float64, slice *discoveryv1.EndpointSlice) {
-	s.ledger.Visible(slice, v4, second(at), second(at))
+	s.ledger.Visible(slice, v4, second(at), second(at), false)
 }
 
 func result(sent, end float64, by string) Result {
@@ -367,6 +367,24 @@ func TestStateReturns(t *testing.T) {
 	s.flow(40.2, 40.3, "2")
 	s.finds("flow 10.128.0.2", "flow 10.128.0.2", "flow 10.128.0.2", "flow misrouted 10.128.0.2",
 		"removed 10.128.0.2 39.2s after 1.1s", "added not yet 10.128.0.2 100ms after 1s")
+}
+
+// A change that is undone before anything was synced is no sight of its state, nor of what came before it.
+func TestUndoneIsNoSight(t *testing.T) {
+	s := newStory(t, "1")
+	for i, other := range []string{"2", "3"} {
+		at := 1 + float64(i)/5
+		there, back := s.becomes(at, "1", other), s.becomes(at+0.1, "1")
+		for _, slice := range []*discoveryv1.EndpointSlice{there, back} {
+			s.ledger.Visible(slice, v4, second(at+0.1), second(at+0.1), true)
+		}
+	}
+	s.flow(20, 20.1, "2") // a sync that began at 1.05
+	s.ledger.Settled(second(21))
+	s.flow(32, 32.1, "2")
+	s.ledger.Finish()
+	s.found = slices.DeleteFunc(s.found, func(text string) bool { return !strings.HasPrefix(text, "flow ") })
+	s.finds("flow 10.128.0.2", "flow misrouted 10.128.0.2")
 }
 
 // A later change of another Service ends the doubt about a returning state, an earlier one does not.

@@ -83,9 +83,10 @@ func contains(list []*tracker.Endpoint, addr netip.AddrPort) bool {
 	return slices.ContainsFunc(list, func(ep *tracker.Endpoint) bool { return ep.Addr == addr })
 }
 
-// seen records that a change and all earlier changes are visible in the kernel. made is when the change was made; zero: it
-// is not one of this port, or its state returns. last: no other change is awaited.
-func (p *port) seen(by runtime.Object, at, shown time.Time) (made time.Time, last bool) {
+// seen records that a change and all earlier changes are visible in the kernel, unless the change was undone before. made is
+// when the change was made; zero: it is not one of this port, or the kernel may still have an earlier state. last: no other
+// change is awaited.
+func (p *port) seen(by runtime.Object, at, shown time.Time, undone bool) (made time.Time, last bool) {
 	for _, t := range p.turns {
 		if t.by == by {
 			t.visible = shown
@@ -96,7 +97,7 @@ func (p *port) seen(by runtime.Object, at, shown time.Time) (made time.Time, las
 		return made, false
 	}
 	last = i == len(p.versions)-1
-	if p.versions[i].returns { // or the earlier equal state, with all states between still to come
+	if p.versions[i].returns || undone { // or the earlier equal state, with all states between still to come
 		at = time.Time{}
 	} else {
 		made = p.versions[i].made
@@ -109,11 +110,11 @@ func (p *port) seen(by runtime.Object, at, shown time.Time) (made time.Time, las
 	return made, last
 }
 
-// certain makes returning states that were seen, and made before a time, visible at another.
-func (p *port) certain(before, at time.Time) {
+// certain makes states that were seen, and made before a time, visible at another; all: also what was not seen.
+func (p *port) certain(before, at time.Time, all bool) {
 	for i := range p.versions {
-		if v := &p.versions[i]; v.by == nil && v.visible.IsZero() && v.made.Before(before) {
-			v.visible = at
+		if v := &p.versions[i]; v.visible.IsZero() && v.made.Before(before) && (v.by == nil || all) {
+			v.by, v.visible = nil, at
 		}
 	}
 }

@@ -150,7 +150,7 @@ func (s *stream) run() error {
 				}
 			}
 			for ; s.focused() && s.next <= now; s.next += int64(float64(time.Second) / s.Focus) {
-				target, ready := s.inFocus(now)
+				target, ready := s.inFocus(s.clock.now())
 				if !ready {
 					continue
 				}
@@ -420,6 +420,13 @@ func (s *stream) finish(f *flow, outcome string) {
 	if f.fd >= 0 {
 		delete(s.open, f.fd)
 		unix.Close(f.fd)
+	}
+	if outcome != TimedOut && outcome != Unwatched { // what was sent before it is lost, not late
+		open := s.unanswered[f.result.Target]
+		delete(s.unanswered, f.result.Target)
+		if later := open[slices.Index(open, f)+1:]; len(later) > 0 {
+			s.unanswered[f.result.Target] = later
+		}
 	}
 	s.tell(f.result)
 }

@@ -13,6 +13,9 @@ import (
 // udpIdleTimeout.
 const udpIdle = 250 * time.Millisecond
 
+// udpLast is how long the last read of an idle flow takes at least.
+const udpLast = 50 * time.Millisecond
+
 // udpBytes is the longest payload of a packet that is copied whole, as in kube-proxy.
 const udpBytes = 4096
 
@@ -100,7 +103,7 @@ func (u *udpPort) flow(client netip.AddrPort, again bool) (*udpFlow, error) {
 // use begins a flow's idle time again. u.mu is held.
 func (u *udpPort) use(flow *udpFlow) error {
 	flow.used = u.balancer.clock.Now()
-	return flow.SetReadDeadline(flow.used.Add(udpIdle))
+	return flow.SetReadDeadline(flow.used.Add(udpIdle - udpLast))
 }
 
 // answers copies the endpoint's packets to the client, until the flow was idle for too long or is refused.
@@ -131,15 +134,18 @@ func (u *udpPort) answers(client netip.AddrPort, flow *udpFlow) {
 	}
 }
 
-// lastRead allows one more read of a flow that is idle, of what is there. false: it has been used meanwhile.
+// lastRead allows one more read of a flow that is about to be idle for too long. false: it has been used meanwhile.
 func (u *udpPort) lastRead(flow *udpFlow) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	now := u.balancer.clock.Now()
-	if now.Before(flow.used.Add(udpIdle)) {
+	over, now := flow.used.Add(udpIdle), u.balancer.clock.Now()
+	if now.Before(over.Add(-udpLast)) {
 		return false
 	}
-	_ = flow.SetReadDeadline(now.Add(time.Millisecond)) // an error is that of the read
+	if late := now.Add(udpLast); late.After(over) {
+		over = late
+	}
+	_ = flow.SetReadDeadline(over) // an error is that of the read
 	return true
 }
 

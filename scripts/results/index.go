@@ -23,8 +23,7 @@ func index(parts []part, docs string) (string, error) {
 	b.WriteString("| what | pages | measured | part |\n| --- | --- | --- | --- |\n")
 	var commit, machine string
 	for _, p := range parts {
-		var files, links []string
-		var when string
+		var files, links, times []string
 		for _, o := range p.Outputs {
 			if o.picture() || slices.Contains(files, o.File) {
 				continue
@@ -50,15 +49,19 @@ func index(parts []part, docs string) (string, error) {
 			if commit == "" {
 				commit, machine = m[2], m[4]
 			}
-			if when = m[1] + " at " + m[2]; m[2] != commit {
+			when := m[1] + " at " + m[2]
+			if m[2] != commit {
 				when += ", **other commit**"
 			}
 			if m[4] != machine {
 				when += ", **other machine**"
 			}
+			if !slices.Contains(times, when) {
+				times = append(times, when)
+			}
 		}
 		if len(links) > 0 {
-			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", p.About, strings.Join(links, ", "), when, p.Name)
+			fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", p.About, strings.Join(links, ", "), strings.Join(times, "; "), p.Name)
 		}
 	}
 	return strings.TrimSuffix(b.String(), "\n"), nil

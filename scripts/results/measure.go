@@ -124,7 +124,7 @@ func (m *measurement) start(ctx context.Context, args []string) (stop func(), er
 
 // program excludes files whose changes do not affect measurements, as the Makefile does: those that results are written to, and
 // tests.
-var program = []string{"--", ".", ":!*.md", ":!docs", ":!.ci", ":!*_test.go"}
+var program = []string{"--", ".", ":!*.md", ":!*.png", ":!docs/results.yaml", ":!.ci", ":!*_test.go"}
 
 // sourceCommit returns the newest commit that changed the program. It refuses uncommitted changes of the source,
 // unless they are allowed.

@@ -231,7 +231,7 @@ func (r *Flows) Visible(s visible.VisibleChange) {
 		r.early = append(r.early, s)
 		r.mu.Unlock()
 	default:
-		if err := r.pods.Follow(nil, nil, checker.Visible(s.Object, s.Family, s.Read, s.Visible)); err != nil {
+		if err := r.pods.Follow(nil, nil, checker.Visible(s.Object, s.Family, s.Read, s.Visible, s.Undone)); err != nil {
 			r.Fail(err)
 		}
 	}
@@ -246,7 +246,7 @@ func (r *Flows) Settled() {
 	if checker := r.Checker.Load(); checker != nil {
 		now := r.Clock.Now()
 		for _, s := range early {
-			checker.Visible(s.Object, s.Family, now, s.Visible)
+			checker.Visible(s.Object, s.Family, now, s.Visible, s.Undone)
 		}
 		checker.Settled(now)
 	}
