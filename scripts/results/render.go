@@ -86,7 +86,7 @@ func (o *output) cut(text string) (string, error) {
 		if end := until.FindStringIndex(text); end != nil {
 			text = text[:end[0]]
 		}
-		if strings.HasPrefix(text, "#") {
+		if strings.HasPrefix(text, "#") || strings.HasPrefix(text, "|") {
 			return text, nil // Markdown
 		}
 		return "```text\n" + strings.TrimRight(text, "\n") + "\n```", nil
