@@ -82,7 +82,7 @@ func TestResultsCommands(t *testing.T) {
 			}
 			published++
 			found := quoted.FindAllStringSubmatch(line, -1)
-			if len(found) == 0 {
+			if len(found) == 0 && !strings.Contains(line, "`make results PART=") { // that has many commands
 				t.Errorf("%s: no command in %q", path, line)
 			}
 			for _, match := range found {
