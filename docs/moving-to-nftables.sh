@@ -3,7 +3,9 @@
 # Service has 12 endpoints. In the repository's folder: sh docs/moving-to-nftables.sh [SERVICES...]
 set -eu
 dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
+sampler=
+trap 'rm -rf "$dir"; [ -z "$sampler" ] || kill "$sampler"' EXIT
+trap 'exit 130' INT TERM
 old=kube-proxy/iptables-nft new=kube-proxy/nftables
 
 available() { awk '$1 == "MemAvailable:" { print int($2 / 1024) }' /proc/meminfo; }
@@ -12,15 +14,16 @@ available() { awk '$1 == "MemAvailable:" { print int($2 / 1024) }' /proc/meminfo
 step() {
 	name=$1
 	shift
-	before=$(available) least=$before begin=$(date +%s) how=done
-	"$@" >&2 &
-	while kill -0 $! 2>/dev/null; do
-		now=$(available)
-		[ "$now" -ge "$least" ] || least=$now
+	before=$(available) begin=$(date +%s) how=done
+	while :; do
+		available
 		sleep 1
-	done
-	wait $! || how="exit status $?"
-	took=$(($(date +%s) - begin))
+	done >"$dir/available" &
+	sampler=$!
+	"$@" >&2 || how="exit status $?"
+	kill $sampler
+	sampler=
+	took=$(($(date +%s) - begin)) least=$(sort -n "$dir/available" | head -n 1)
 	echo "| $name | $services | $((took / 60)) min $((took % 60)) s | $((before - least)) MiB | $how |"
 }
 
