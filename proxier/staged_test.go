@@ -19,6 +19,7 @@ import (
 
 	"synclab/bench/lab/netns"
 	"synclab/bench/verify/walk"
+	"synclab/bench/verify/walk/walktest"
 	"synclab/internal/seedstest"
 	"synclab/proxier/iptables"
 )
@@ -102,7 +103,7 @@ func (s *staged) allowed(what string, states []*iptables.Model, packets []walk.P
 // state.
 func (s *staged) transition(n int, rng *rand.Rand) {
 	start := s.model.Clone()
-	frontends := walk.PlannedFrontends(s.engine.plan.Ports())
+	frontends := walktest.PlannedFrontends(s.engine.plan.Ports())
 	for range 1 + rng.IntN(12) {
 		s.cluster.step(s.engine)
 	}
@@ -111,7 +112,7 @@ func (s *staged) transition(n int, rng *rand.Rand) {
 		killed = 1 + rng.IntN(4)
 	}
 	states := s.watched(s.engine, s.model, killed)
-	frontends = append(frontends, walk.PlannedFrontends(s.engine.plan.Ports())...)
+	frontends = append(frontends, walktest.PlannedFrontends(s.engine.plan.Ports())...)
 	population := walk.PacketSet{Frontends: frontends, World: s.world, Least: 1, Seed: rng.Uint64()}
 	packets := population.Packets(s.cluster.family == corev1.IPv4Protocol)
 	if killed >= 0 { // the same proxier continues without further changes

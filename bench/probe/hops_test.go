@@ -120,7 +120,7 @@ func TestHopsInTheKernel(t *testing.T) {
 		d := &all[i]
 		var outcome string
 		must(pods.Client.Do(func() (err error) {
-			_, outcome, err = oneFlow(d.service.Protocol, client, d.addr)
+			_, outcome, err = oneFlow(d.service.Protocol, client, d.addr, verdictPatience)
 			return err
 		}))
 		var wrong []string

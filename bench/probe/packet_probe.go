@@ -57,8 +57,13 @@ func (r *packetProbe) verdict(d *destination, source string) (rec raw.Record, er
 	}
 	outcomes, reached := map[string]int{}, map[netip.AddrPort]bool{}
 	var wrong []string
+	patience, last := verdictPatience, min(1+len(d.endpoints), 2) // of flows without an answer: two, or three to endpoints
 	for n := range max(8, min(4*len(d.endpoints), 40)) { // with four flows an endpoint, one that may answer is missed at times, but not its Service
-		by, outcome, err := r.withControl(in, d, from)
+		if n == 2 {
+			patience = slowPatience
+			delete(outcomes, traffic.TimedOut) // with more patience, they may have been answered
+		}
+		by, outcome, err := r.withControl(in, d, from, patience)
 		if err == nil && d.beyond && outcome != traffic.Answered {
 			outcome, err = r.watched.outcome(d, source == fromNode, outcome, &wrong)
 		}
@@ -72,8 +77,8 @@ func (r *packetProbe) verdict(d *destination, source string) (rec raw.Record, er
 				wrong = append(wrong, text)
 			}
 		}
-		if n == 1 && len(outcomes) == 1 && outcome != traffic.Answered {
-			break // two are enough of what has no answer
+		if n >= last && len(outcomes) == 1 && outcome != traffic.Answered {
+			break
 		}
 	}
 	rec = raw.Record{
@@ -95,7 +100,7 @@ const controlTries = 3
 
 // withControl sends a flow, and at the same time one straight to an endpoint, which no rule translates. If both time
 // out, it sends them again.
-func (r *packetProbe) withControl(in func(func() error) error, d *destination, from netip.Addr) (by netip.AddrPort, outcome string, err error) {
+func (r *packetProbe) withControl(in func(func() error) error, d *destination, from netip.Addr, patience time.Duration) (by netip.AddrPort, outcome string, err error) {
 	for range controlTries {
 		if _, err := r.watched.take(d.frontend()); err != nil { // packets of an earlier try
 			return by, "", err
@@ -105,14 +110,14 @@ func (r *packetProbe) withControl(in func(func() error) error, d *destination, f
 		if r.control.IsValid() {
 			both.Go(func() error {
 				return in(func() (err error) {
-					_, control, err = oneFlow(d.service.Protocol, from, r.control)
+					_, control, err = oneFlow(d.service.Protocol, from, r.control, patience)
 					return err
 				})
 			})
 		}
 		both.Go(func() error {
 			return in(func() (err error) {
-				by, outcome, err = oneFlow(d.service.Protocol, from, d.addr)
+				by, outcome, err = oneFlow(d.service.Protocol, from, d.addr, patience)
 				return err
 			})
 		})
@@ -140,8 +145,8 @@ func outcomeText(outcomes map[string]int) string {
 }
 
 // oneFlow sends the first packet of a flow from the calling thread's namespace. Its outcome is one of bench/traffic's.
-func oneFlow(protocol corev1.Protocol, from netip.Addr, to netip.AddrPort) (by netip.AddrPort, outcome string, err error) {
-	dialer := net.Dialer{Timeout: verdictPatience, Control: setTTL}
+func oneFlow(protocol corev1.Protocol, from netip.Addr, to netip.AddrPort, patience time.Duration) (by netip.AddrPort, outcome string, err error) {
+	dialer := net.Dialer{Timeout: patience, Control: setTTL}
 	network := "tcp"
 	if protocol == corev1.ProtocolUDP {
 		network = "udp"
@@ -154,7 +159,7 @@ func oneFlow(protocol corev1.Protocol, from netip.Addr, to netip.AddrPort) (by n
 	conn, err := dialer.Dial(network, to.String())
 	if err == nil {
 		defer conn.Close()
-		_ = conn.SetDeadline(time.Now().Add(verdictPatience))
+		_ = conn.SetDeadline(time.Now().Add(patience))
 		var b [64]byte
 		if network == "udp" {
 			if _, err = conn.Write(b[:8]); errors.Is(err, syscall.EPERM) { // a rule of OUTPUT drops it, which other proxiers do later

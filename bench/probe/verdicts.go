@@ -41,8 +41,9 @@ const (
 	kindBalancerOtherPort = "load-balancer-other-port"
 )
 
-// verdictPatience is how long a packet of a verdict probe waits for its answer. TCP does not repeat its SYN within it.
-const verdictPatience = 300 * time.Millisecond
+// verdictPatience is how long a packet of a verdict probe waits for its answer. Where others were answered or have an
+// endpoint, one without an answer counts after slowPatience only, in which TCP repeats its SYN.
+const verdictPatience, slowPatience = 300 * time.Millisecond, 1500 * time.Millisecond
 
 // unusedPort returns the lowest port, from 9, that no Service has.
 func unusedPort(services []*corev1.Service) int32 {

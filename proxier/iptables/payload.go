@@ -95,9 +95,6 @@ func (p *Payload) WriteTo(w io.Writer) (int64, error) {
 	return written, nil
 }
 
-// Segments returns the payload in pieces of whole lines. The caller must not change them.
-func (p *Payload) Segments() [][]byte { return p.segments }
-
 // Text returns the whole payload.
 func (p *Payload) Text() []byte {
 	text := make([]byte, 0, p.size)

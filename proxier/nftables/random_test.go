@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"synclab/bench/verify/walk"
+	"synclab/bench/verify/walk/walktest"
 	"synclab/proxier/backend"
 	"synclab/proxier/plan"
 	"synclab/proxier/tracker"
@@ -203,7 +204,7 @@ func (c *cluster) world() walk.NodeAddresses {
 func (c *cluster) packets(before []*plan.ServicePort, least int) []walk.Packet {
 	ipv4 := c.family == corev1.IPv4Protocol
 	p := walk.PacketSet{
-		Frontends: walk.PlannedFrontends(append(before, c.plan.Ports()...)), World: c.world(), Seed: c.rng.Uint64(), Least: least,
+		Frontends: walktest.PlannedFrontends(append(before, c.plan.Ports()...)), World: c.world(), Seed: c.rng.Uint64(), Least: least,
 		Sources: []walk.Source{
 			{What: "pod here", Input: "veth7", Addr: c.mustAddr(netLocalPods, 2)},
 			{What: "pod on the bridge", Input: "cbr0", Addr: c.mustAddr(netLocalPods, 3)},

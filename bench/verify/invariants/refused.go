@@ -79,7 +79,7 @@ func (e *Evidence) refusedPackets(family corev1.IPFamily, world walk.NodeAddress
 			}
 			to := netip.AddrPortFrom(addr, port)
 			all = append(all, refusedPacket{service: serviceOf(p), want: want, Packet: walk.Packet{
-				What: serviceOf(p) + " " + what, Input: outside.Input, Protocol: protocolOf(p.Name.Protocol),
+				What: serviceOf(p) + " " + what, Input: outside.Input, Protocol: walk.ProtocolOf(p.Name.Protocol),
 				Source: netip.AddrPortFrom(outside.Addr, clientPort), Destination: to,
 			}})
 		}
@@ -135,16 +135,6 @@ func claimed(ports []*plan.ServicePort) map[claim]int {
 		}
 	}
 	return counts
-}
-
-func protocolOf(p corev1.Protocol) walk.Protocol {
-	switch p {
-	case corev1.ProtocolUDP:
-		return walk.UDP
-	case corev1.ProtocolSCTP:
-		return walk.SCTP
-	}
-	return walk.TCP
 }
 
 // Refusing returns a UDP Service port without any endpoint, and its cluster IP; false if there is none.

@@ -68,7 +68,7 @@ func (e *Evidence) shares(ctx context.Context, family corev1.IPFamily, r *report
 			return context.Cause(ctx)
 		}
 		v, err := w.Walk(&walk.Packet{
-			What: serviceOf(p), Input: from.Input, Protocol: protocolOf(p.Name.Protocol),
+			What: serviceOf(p), Input: from.Input, Protocol: walk.ProtocolOf(p.Name.Protocol),
 			Source: netip.AddrPortFrom(from.Addr, clientPort), Destination: netip.AddrPortFrom(p.ClusterIP, p.Port),
 		})
 		if err != nil {

@@ -10,7 +10,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"synclab/internal/inet"
-	"synclab/proxier/plan"
 )
 
 // Frontend is one port of a Service as its clients see it. A PacketSet makes packets for it.
@@ -28,25 +27,6 @@ type Frontend struct {
 	Sticky      bool
 }
 
-// PlannedFrontends returns the frontends of a plan.
-func PlannedFrontends(ports []*plan.ServicePort) []Frontend {
-	all := make([]Frontend, 0, len(ports))
-	for _, p := range ports {
-		f := Frontend{
-			Service: p.Name.NamespacedName.String(), Protocol: protocolOf(p.Name.Protocol), Port: p.Port,
-			Addresses: slices.Concat([]netip.Addr{p.ClusterIP}, p.ExternalIPs, p.LoadBalancerVIPs),
-			NodePort:  p.NodePort, HealthCheck: p.HealthCheckNodePort, Ranges: p.SourceRanges, Sticky: p.AffinitySeconds > 0,
-		}
-		for _, ep := range p.Reachable {
-			if to, err := netip.ParseAddrPort(ep.Text); err == nil {
-				f.Endpoints = append(f.Endpoints, to)
-			}
-		}
-		all = append(all, f)
-	}
-	return all
-}
-
 // ObjectFrontends returns the frontends of API objects, of one family. They have more than a proxier may use: Services
 // of another proxier, addresses that it ignores, endpoints that are not ready.
 func ObjectFrontends(family corev1.IPFamily, services []*corev1.Service, eps []*discoveryv1.EndpointSlice) []Frontend {
@@ -58,7 +38,7 @@ func ObjectFrontends(family corev1.IPFamily, services []*corev1.Service, eps []*
 		}
 		for _, port := range svc.Spec.Ports {
 			f := Frontend{
-				Service: svc.Namespace + "/" + svc.Name, Protocol: protocolOf(port.Protocol), Port: uint16(port.Port),
+				Service: svc.Namespace + "/" + svc.Name, Protocol: ProtocolOf(port.Protocol), Port: uint16(port.Port),
 				NodePort: uint16(port.NodePort), HealthCheck: uint16(svc.Spec.HealthCheckNodePort),
 				Sticky: svc.Spec.SessionAffinity == corev1.ServiceAffinityClientIP,
 			}
@@ -103,7 +83,8 @@ func endpointsOf(family corev1.IPFamily, svc *corev1.Service, port corev1.Servic
 	return found
 }
 
-func protocolOf(p corev1.Protocol) Protocol {
+// ProtocolOf returns the protocol of a Service port, by default TCP.
+func ProtocolOf(p corev1.Protocol) Protocol {
 	switch p {
 	case corev1.ProtocolUDP:
 		return UDP
