@@ -4,6 +4,9 @@
 // A run on a machine that lacks tools writes its skipped tests with -later; it may skip what the list marks as "later:".
 // With -only, a run on a machine with the tools repeats exactly these tests, and fails if one of them does not run.
 //
+// Up to three failing tests run once more, alone: on a busy machine, a test of real packets can fail for want of time. They
+// are named at the end. A data race always fails.
+//
 // usage: gotest [-skips FILE] [-later FILE | -only FILE] [arguments of go test]
 package main
 
@@ -90,7 +93,15 @@ func (r *reader) goTest(ctx context.Context, args []string) (ok bool, err error)
 	}
 	defer os.RemoveAll(dir)
 	events := filepath.Join(dir, "events.json")
-	cmd := exec.CommandContext(ctx, "go", append([]string{"tool", "gotestsum", "--format", "standard-quiet", "--jsonfile", events, "--"}, args...)...)
+	first := len(args) // package
+	for first > 0 && (strings.HasPrefix(args[first-1], "./") || strings.HasPrefix(args[first-1], "synclab/")) {
+		first--
+	}
+	cmd := exec.CommandContext(ctx, "go", append([]string{
+		"tool", "gotestsum", "--format", "standard-quiet", "--jsonfile", events,
+		"--rerun-fails=1", "--rerun-fails-max-failures=3", "--rerun-fails-run-root-test", "--rerun-fails-abort-on-data-race",
+		"--packages=" + strings.Join(args[first:], " "), "--",
+	}, args[:first]...)...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	failed := cmd.Run()
 	if exit := (*exec.ExitError)(nil); failed != nil && !errors.As(failed, &exit) {
@@ -116,10 +127,11 @@ type reader struct {
 	skips  *skips
 	output map[key][]string // of tests that run
 
-	packages, passed, failed int
-	refused                  []string     // skips that are not allowed
-	later                    []key        // skipped tests
-	missing                  map[key]bool // tests of -only that have not run; nil: any tests run
+	packages, passed int
+	failed, again    []key        // tests that failed to the end, and that passed when they ran alone
+	refused          []string     // skips that are not allowed
+	later            []key        // skipped tests
+	missing          map[key]bool // tests of -only that have not run; nil: any tests run
 }
 
 // expect makes it a failure if one of the tests of a package does not run.
@@ -159,8 +171,11 @@ func (r *reader) ended(action string, k key) {
 	switch action {
 	case "pass":
 		r.passed++
+		if i := slices.Index(r.failed, k); i >= 0 {
+			r.failed, r.again = slices.Delete(r.failed, i, i+1), append(r.again, k)
+		}
 	case "fail":
-		r.failed++
+		r.failed = append(r.failed, k)
 	default:
 		r.later = append(r.later, k)
 		if r.skips != nil && !r.skips.allow(k.pkg, k.test) {
@@ -190,7 +205,10 @@ func reasonOf(lines []string) string {
 
 // close prints the numbers and what is wrong with skips, and reports whether nothing is.
 func (r *reader) close() bool {
-	fmt.Fprintf(r.out, "%d passed, %d failed, %d skipped\n", r.passed, r.failed, len(r.later))
+	fmt.Fprintf(r.out, "%d passed, %d failed, %d skipped\n", r.passed, len(r.failed), len(r.later))
+	for _, k := range r.again {
+		fmt.Fprintf(r.out, "failed beside other tests, and passed alone: %s %s\n", k.pkg, k.test)
+	}
 	for _, text := range r.refused {
 		fmt.Fprintf(r.out, "skip that is not allowed: %s\n", text)
 	}

@@ -39,6 +39,7 @@ func TestReader(t *testing.T) {
 		{"allowed until later", events, "a TestSkipped later: needs nft\n", true, true, ""},
 		{"it is later", events, "a TestSkipped later: needs nft\n", false, false, "skip that is not allowed: m/a TestSkipped/one: no nft here\n"},
 		{"nothing ran", "", "", false, false, ""},
+		{"alone it passes", `{"Action":"fail","Package":"m/a","Test":"TestGood"}` + events, "", false, true, "failed beside other tests, and passed alone: m/a TestGood\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var out bytes.Buffer
