@@ -125,7 +125,7 @@ report: build ## build the report of a run again (OUT, or the newest run)
 
 # Published numbers need a commit and a quiet machine; see scripts/results and docs/results.yaml.
 .PHONY: results
-results: deps build ## measure what README and docs/ publish, and write it there: all that is not apart, or PART=engine,…; LIST=1, RENDER=1; DOCS=COPY N=100 REPS=1 tries it
+results: deps build ## measure what README and docs/ publish, and write it there: all that is not apart, or PART=plan,…; LIST=1, RENDER=1; DOCS=COPY N=100 REPS=1 tries it
 	@bin/synclab build kube-proxy
 	go run ./scripts/results $(if $(LIST),-list) $(if $(PART),-part $(PART)) $(if $(RENDER),-render) $(if $(FORCE),-force) \
 		$(if $(DOCS),-docs $(DOCS) -uncommitted $(if $(N),-n $(N)) $(if $(REPS),-reps $(REPS)))

@@ -44,9 +44,21 @@ const mostSubjects = 8
 // row is one figure of one cell, in one run.
 type row struct {
 	run    string // folder
+	reps   int    // of the run
 	cell   records.Cell
 	figure comparison.Figure
 	values map[string]doc.Cell // by subject
+}
+
+// replaces reports whether another row is not needed beside this one: it has the same figure, size and subjects, of fewer
+// repetitions.
+func (r *row) replaces(other *row) bool {
+	for name := range other.values {
+		if _, there := r.values[name]; !there {
+			return false
+		}
+	}
+	return r.figure.Name == other.figure.Name && r.cell.Services == other.cell.Services && r.cell.Endpoints == other.cell.Endpoints && r.reps > other.reps
 }
 
 // Of makes the document from the folders of runs. Each run stands for itself: its subjects took turns, those of two runs did
@@ -67,7 +79,7 @@ func Of(dirs []string) (*doc.Document, error) {
 			if i >= 0 {
 				own = &compared[i]
 			}
-			rows = append(rows, rowsOf(c, cell, own, filepath.Base(dir))...)
+			rows = append(rows, rowsOf(c, own, row{run: filepath.Base(dir), reps: run.Info.Reps, cell: cell})...)
 		}
 		for _, one := range c.Series {
 			subjects = append(subjects, one.Name)
@@ -90,14 +102,16 @@ func Of(dirs []string) (*doc.Document, error) {
 	return d, nil
 }
 
-func rowsOf(c *records.Collection, cell records.Cell, compared *comparison.CellComparison, run string) (rows []row) {
+// rowsOf makes the rows of a cell, one a figure.
+func rowsOf(c *records.Collection, compared *comparison.CellComparison, of row) (rows []row) {
 	var all []*records.Samples
 	for _, one := range c.Series {
-		all = append(all, one.Cells[cell.ID()])
+		all = append(all, one.Cells[of.cell.ID()])
 	}
 	source := comparison.SourceOf(all)
 	for _, f := range comparison.Figures {
-		r := row{run: run, cell: cell, figure: f, values: map[string]doc.Cell{}}
+		r := of
+		r.figure, r.values = f, map[string]doc.Cell{}
 		for i, one := range c.Series {
 			if all[i] == nil {
 				continue
@@ -136,7 +150,7 @@ func (q question) section(rows []row, subjects []string) (doc.Section, bool) {
 	var own []row
 	for _, name := range q.figures {
 		for _, r := range rows {
-			if r.figure.Name == name {
+			if r.figure.Name == name && !slices.ContainsFunc(rows, func(other row) bool { return other.replaces(&r) }) {
 				own = append(own, r)
 			}
 		}

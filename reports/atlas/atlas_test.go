@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"synclab/reports/comparison"
+	"synclab/reports/doc"
+	"synclab/reports/records"
 	"synclab/reports/reportstest"
 )
 
@@ -43,6 +46,33 @@ func TestAtlas(t *testing.T) {
 	}
 	if strings.Contains(text, "connections?") {
 		t.Error("a question that no run answers")
+	}
+}
+
+// Of two runs at the same size, the one of more repetitions answers, if it has all subjects.
+func TestRowsOfFewRepetitions(t *testing.T) {
+	values := func(names ...string) map[string]doc.Cell {
+		cells := map[string]doc.Cell{}
+		for _, name := range names {
+			cells[name] = doc.None()
+		}
+		return cells
+	}
+	size := records.Cell{Services: 100, Endpoints: 10}
+	many := row{reps: 6, cell: size, values: values("a", "b")}
+	for _, c := range []struct {
+		few  row
+		want bool
+	}{
+		{row{reps: 1, cell: size, values: values("a")}, true},
+		{row{reps: 1, cell: size, values: values("a", "c")}, false},
+		{row{reps: 6, cell: size, values: values("a")}, false},
+		{row{reps: 1, cell: records.Cell{Services: 100, Endpoints: 1}, values: values("a")}, false},
+		{row{reps: 1, cell: size, values: values("a"), figure: comparison.Figure{Name: "other"}}, false},
+	} {
+		if got := many.replaces(&c.few); got != c.want {
+			t.Errorf("%+v: %t", c.few, got)
+		}
 	}
 }
 

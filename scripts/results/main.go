@@ -78,9 +78,7 @@ func run(ctx context.Context, args []string) error {
 			minutes += p.Minutes
 		}
 		for _, p := range all {
-			if p.Retired == "" {
-				fmt.Printf("%-18s about %3d minutes  %s%s\n", p.Name, p.Minutes, p.About, map[bool]string{true: " (by name only)"}[p.Apart])
-			}
+			fmt.Printf("%-18s about %3d minutes  %s%s\n", p.Name, p.Minutes, p.About, map[bool]string{true: " (by name only)"}[p.Apart])
 		}
 		fmt.Printf("%-18s about %3d minutes\n", "together", minutes)
 		return nil
@@ -125,9 +123,9 @@ func (o *options) do(ctx context.Context, m measurement) error {
 	return nil
 }
 
-// choose returns the named parts, in the order of the file; without names all that are not apart. It omits retired parts.
+// choose returns the named parts, in the order of the file; without names all that are not apart.
 func choose(parts []part, names string) ([]part, error) {
-	parts = slices.DeleteFunc(parts, func(p part) bool { return p.Retired != "" || names == "" && p.Apart })
+	parts = slices.DeleteFunc(parts, func(p part) bool { return names == "" && p.Apart })
 	if names == "" {
 		return parts, nil
 	}

@@ -14,8 +14,6 @@ type part struct {
 	Name    string `json:"name"`
 	About   string `json:"about"`
 	Minutes int    `json:"minutes"` // on two CPUs
-	// Retired is the date since which the part cannot be measured again. Its published results stay; it has no commands.
-	Retired string `json:"retired"`
 	// Apart parts are only measured by name: they run on other kernels, or take long for a question of their own.
 	Apart bool `json:"apart"`
 	// Commands are arguments of synclab, or a shell script with its arguments, in order. {part} is the part's folder.
@@ -57,8 +55,8 @@ func readParts(path string) ([]part, error) {
 	}
 	blocks := map[string]bool{}
 	for _, p := range file.Parts {
-		if p.Name == "" || (len(p.Commands) == 0) != (p.Retired != "") || len(p.Outputs) == 0 {
-			return nil, fmt.Errorf("%s: part %q: want a name, outputs, and either commands or retired", path, p.Name)
+		if p.Name == "" || len(p.Commands) == 0 || len(p.Outputs) == 0 {
+			return nil, fmt.Errorf("%s: part %q: want a name, commands and outputs", path, p.Name)
 		}
 		for _, o := range p.Outputs {
 			if err := o.check(blocks); err != nil {
