@@ -57,11 +57,17 @@ func (r *packetProbe) verdict(d *destination, source string) (rec raw.Record, er
 	}
 	outcomes, reached := map[string]int{}, map[netip.AddrPort]bool{}
 	var wrong []string
-	patience, last := verdictPatience, min(1+len(d.endpoints), 2) // of flows without an answer: two, or three to endpoints
+	patience, last := verdictPatience, 1 // two flows are enough of what has no answer
+	if len(d.endpoints) > 0 {
+		last = 3
+	}
 	for n := range max(8, min(4*len(d.endpoints), 40)) { // with four flows an endpoint, one that may answer is missed at times, but not its Service
 		if n == 2 {
 			patience = slowPatience
-			delete(outcomes, traffic.TimedOut) // with more patience, they may have been answered
+			if outcomes[traffic.Answered]+len(d.endpoints) > 0 { // with more patience, these may have been answered
+				delete(outcomes, traffic.TimedOut)
+				delete(outcomes, raw.TooBusy)
+			}
 		}
 		by, outcome, err := r.withControl(in, d, from, patience)
 		if err == nil && d.beyond && outcome != traffic.Answered {
@@ -77,7 +83,7 @@ func (r *packetProbe) verdict(d *destination, source string) (rec raw.Record, er
 				wrong = append(wrong, text)
 			}
 		}
-		if n >= last && len(outcomes) == 1 && outcome != traffic.Answered {
+		if n == last && len(outcomes) == 1 && outcome != traffic.Answered {
 			break
 		}
 	}

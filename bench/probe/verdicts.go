@@ -41,9 +41,9 @@ const (
 	kindBalancerOtherPort = "load-balancer-other-port"
 )
 
-// verdictPatience is how long a packet of a verdict probe waits for its answer. Where others were answered or have an
-// endpoint, one without an answer counts after slowPatience only, in which TCP repeats its SYN.
-const verdictPatience, slowPatience = 300 * time.Millisecond, 1500 * time.Millisecond
+// verdictPatience is how long the first two packets of a verdict probe wait for their answer. Of an address that has endpoints
+// or has answered, one without an answer counts after slowPatience only. TCP does not repeat its SYN within either.
+const verdictPatience, slowPatience = 300 * time.Millisecond, 900 * time.Millisecond
 
 // unusedPort returns the lowest port, from 9, that no Service has.
 func unusedPort(services []*corev1.Service) int32 {
