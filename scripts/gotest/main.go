@@ -5,9 +5,9 @@
 // With -only, a run on a machine with the tools repeats exactly these tests, and fails if one of them does not run.
 //
 // Up to three failing tests run once more, alone: on a busy machine, a test of real packets can fail for want of time. They
-// are named at the end. A data race always fails.
+// are named at the end. A data race always fails, and so does a package that ended before its tests or beside them.
 //
-// usage: gotest [-skips FILE] [-later FILE | -only FILE] [arguments of go test]
+// usage: gotest [-skips FILE] [-later FILE | -only FILE] [flags of go test] [packages, with ./ or the module's path]
 package main
 
 import (
@@ -99,7 +99,7 @@ func (r *reader) goTest(ctx context.Context, args []string) (ok bool, err error)
 	}
 	cmd := exec.CommandContext(ctx, "go", append([]string{
 		"tool", "gotestsum", "--format", "standard-quiet", "--jsonfile", events,
-		"--rerun-fails=1", "--rerun-fails-max-failures=3", "--rerun-fails-run-root-test", "--rerun-fails-abort-on-data-race",
+		"--rerun-fails=1", "--rerun-fails-max-failures=3", "--rerun-fails-abort-on-data-race",
 		"--packages=" + strings.Join(args[first:], " "), "--",
 	}, args[:first]...)...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
@@ -127,11 +127,12 @@ type reader struct {
 	skips  *skips
 	output map[key][]string // of tests that run
 
-	packages, passed int
-	failed, again    []key        // tests that failed to the end, and that passed when they ran alone
-	refused          []string     // skips that are not allowed
-	later            []key        // skipped tests
-	missing          map[key]bool // tests of -only that have not run; nil: any tests run
+	ends    map[key]string // the last end of each test: pass, fail or skip
+	again   []key          // tests that failed, and passed when they ran alone
+	broken  []string       // packages that failed otherwise than by a test
+	refused []string       // skips that are not allowed
+	later   []key          // skipped tests
+	missing map[key]bool   // tests of -only that have not run; nil: any tests run
 }
 
 // expect makes it a failure if one of the tests of a package does not run.
@@ -146,6 +147,10 @@ func (r *reader) expect(packages map[string][]string) {
 
 func (r *reader) read(in io.Reader) error {
 	r.output = map[key][]string{}
+	if r.ends == nil {
+		r.ends = map[key]string{}
+	}
+	failed := map[string]bool{} // packages with a failed test
 	for events := json.NewDecoder(in); ; {
 		var e event
 		if err := events.Decode(&e); errors.Is(err, io.EOF) {
@@ -158,8 +163,14 @@ func (r *reader) read(in io.Reader) error {
 			r.output[k] = append(r.output[k], e.Output)
 		case e.Action != "pass" && e.Action != "fail" && e.Action != "skip":
 		case e.Test == "":
-			r.packages++
+			// A test binary says FAIL when all of its tests have ended, and go test repeats it with the package's name.
+			if e.Action == "fail" && !(failed[e.Package] && slices.Contains(r.output[k], "FAIL\n")) {
+				r.broken = append(r.broken, e.Package)
+			}
+			r.ends[k] = e.Action
+			delete(r.output, k)
 		default:
+			failed[e.Package] = failed[e.Package] || e.Action == "fail"
 			r.ended(e.Action, k)
 		}
 	}
@@ -168,15 +179,14 @@ func (r *reader) read(in io.Reader) error {
 // ended handles the end of a test.
 func (r *reader) ended(action string, k key) {
 	delete(r.missing, k)
-	switch action {
-	case "pass":
-		r.passed++
-		if i := slices.Index(r.failed, k); i >= 0 {
-			r.failed, r.again = slices.Delete(r.failed, i, i+1), append(r.again, k)
-		}
-	case "fail":
-		r.failed = append(r.failed, k)
-	default:
+	before := r.ends[k]
+	if before != "fail" || action == "pass" { // a skip makes nothing good
+		r.ends[k] = action
+	}
+	switch {
+	case before == "fail" && action == "pass":
+		r.again = append(r.again, k)
+	case before == "" && action == "skip":
 		r.later = append(r.later, k)
 		if r.skips != nil && !r.skips.allow(k.pkg, k.test) {
 			r.refused = append(r.refused, fmt.Sprintf("%s %s: %s", k.pkg, k.test, reasonOf(r.output[k])))
@@ -203,11 +213,20 @@ func reasonOf(lines []string) string {
 	return reason
 }
 
-// close prints the numbers and what is wrong with skips, and reports whether nothing is.
+// close prints the numbers and what is wrong, and reports whether nothing is.
 func (r *reader) close() bool {
-	fmt.Fprintf(r.out, "%d passed, %d failed, %d skipped\n", r.passed, len(r.failed), len(r.later))
+	count := map[string]int{}
+	for k, end := range r.ends {
+		if k.test != "" {
+			count[end]++
+		}
+	}
+	fmt.Fprintf(r.out, "%d passed, %d failed, %d skipped\n", count["pass"], count["fail"], count["skip"])
 	for _, k := range r.again {
 		fmt.Fprintf(r.out, "failed beside other tests, and passed alone: %s %s\n", k.pkg, k.test)
+	}
+	for _, pkg := range r.broken {
+		fmt.Fprintf(r.out, "package that failed before its tests or beside them: %s\n", pkg)
 	}
 	for _, text := range r.refused {
 		fmt.Fprintf(r.out, "skip that is not allowed: %s\n", text)
@@ -215,6 +234,6 @@ func (r *reader) close() bool {
 	for k := range r.missing {
 		fmt.Fprintf(r.out, "test that was skipped before, and did not run: %s %s\n", k.pkg, k.test)
 	}
-	ran := r.packages > 0 || r.missing != nil // nothing was skipped before
-	return ran && len(r.refused) == 0 && len(r.missing) == 0
+	ran := len(r.ends) > 0 || r.missing != nil // nothing was skipped before
+	return ran && count["fail"]+len(r.broken)+len(r.refused)+len(r.missing) == 0
 }

@@ -24,6 +24,15 @@ const events = `{"Action":"start","Package":"m/a"}
 {"Action":"pass","Package":"m/a"}
 `
 
+// failing are the events of a package whose only test fails, packageFails those of one that ends otherwise.
+const (
+	packageFails = `{"Action":"fail","Package":"m/a"}
+`
+	failing = `{"Action":"fail","Package":"m/a","Test":"TestGood"}
+{"Action":"output","Package":"m/a","Output":"FAIL\n"}
+` + packageFails
+)
+
 func TestReader(t *testing.T) {
 	list := filepath.Join(t.TempDir(), "skips")
 	for _, c := range []struct {
@@ -39,7 +48,11 @@ func TestReader(t *testing.T) {
 		{"allowed until later", events, "a TestSkipped later: needs nft\n", true, true, ""},
 		{"it is later", events, "a TestSkipped later: needs nft\n", false, false, "skip that is not allowed: m/a TestSkipped/one: no nft here\n"},
 		{"nothing ran", "", "", false, false, ""},
-		{"alone it passes", `{"Action":"fail","Package":"m/a","Test":"TestGood"}` + events, "", false, true, "failed beside other tests, and passed alone: m/a TestGood\n"},
+		{"alone it passes", failing + events, "", false, true, "failed beside other tests, and passed alone: m/a TestGood\n"},
+		{"it fails twice", failing + failing, "", false, false, "0 passed, 1 failed, 0 skipped\n"},
+		{"it fails, and is skipped alone", failing + strings.ReplaceAll(failing, `"fail"`, `"skip"`), "", false, false, "0 passed, 1 failed, 0 skipped\n"},
+		{"it fails before its tests", packageFails + events, "", false, false, "package that failed before its tests or beside them: m/a\n"},
+		{"it ends in the middle of them", strings.Replace(failing, `"FAIL\n"`, `"fatal error"`, 1) + events, "", false, false, "package that failed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var out bytes.Buffer
