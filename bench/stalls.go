@@ -102,6 +102,15 @@ func (r *repetition) readGaps(record bool) {
 	}
 }
 
+// timeMemory records how fast the machine's memory is, which no subject changes.
+func (r *repetition) timeMemory() {
+	if seconds, err := machine.MemoryLoad(); err != nil {
+		r.Messages.Send(pass.Message{Note: fmt.Sprintf("how fast the machine's memory is was not measured: %v", err)})
+	} else {
+		r.RecordAs(raw.Record{}, raw.MemoryLoad, seconds)
+	}
+}
+
 // endStalls records the number of stalls, or why they were not observed.
 func (r *repetition) endStalls() {
 	r.stalls.end()

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"strings"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -52,7 +53,8 @@ func MeasureLoops(ctx context.Context) ([]Loop, error) {
 	add := func(name string, times int, work func()) {
 		loops = append(loops, Loop{name, timed(work) / float64(times)})
 	}
-	block, ring, at := make([]byte, 4096), loopRing(loopWords), uint32(0)
+	block, ring, at := make([]byte, 4096), make([]uint32, loopWords), uint32(0)
+	fillRing(ring)
 	add("hash 4 KiB", loopHashes, func() {
 		for range loopHashes {
 			sum := sha256.Sum256(block)
@@ -86,6 +88,28 @@ func MeasureLoops(ctx context.Context) ([]Loop, error) {
 	}
 	rules, err := ruleLoops(ctx)
 	return append(loops, rules...), err
+}
+
+// memoryRing is the number of indices that MemoryLoad follows: 16 MiB, more than the caches of one core hold.
+const memoryRing = 4 << 20
+
+// MemoryLoad returns the time of one load from memory whose address is known only after the one before: the mean of many, in
+// seconds. On a shared machine it varies with what others do there.
+func MemoryLoad() (seconds float64, err error) {
+	b, err := unix.Mmap(-1, 0, 4*memoryRing, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		return 0, fmt.Errorf("map memory: %w", err)
+	}
+	ring, at := unsafe.Slice((*uint32)(unsafe.Pointer(&b[0])), memoryRing), uint32(0)
+	fillRing(ring)
+	const loads = 100_000
+	seconds = timed(func() {
+		for range loads {
+			at = ring[at]
+		}
+	}) / loads
+	b[0] = byte(at)
+	return seconds, unix.Munmap(b)
 }
 
 // touchPages makes the kernel hand out pages one by one.
@@ -228,13 +252,12 @@ func timed(work func()) float64 {
 	return time.Since(began).Seconds()
 }
 
-// loopRing is one cycle through all n indices, each far from the previous one: n is a power of two and the stride odd.
-func loopRing(n uint32) []uint32 {
-	ring := make([]uint32, n)
+// fillRing makes one cycle through all indices, each far from the previous one: their number is a power of two, the stride odd.
+func fillRing(ring []uint32) {
+	n := uint32(len(ring))
 	for i := range n {
 		ring[i] = (i*1664525 + 1013904223) & (n - 1) // a full period, by Hull and Dobell
 	}
-	return ring
 }
 
 // loopRulesText is a table with a chain of rules, each of which matches one address.
