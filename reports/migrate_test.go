@@ -28,6 +28,9 @@ func TestMoveVerdict(t *testing.T) {
 	}{
 		{"nothing", func(*sections.Move) {}, sections.Go, ""},
 		{"lost before", func(m *sections.Move) { m.Before = tcp(4, 4) }, sections.Go, ""},
+		{"none during", func(m *sections.Move) { m.During = nil }, sections.GoWithCare, "no new flow was observed during the move: what it loses is not known"},
+		{"not observed", func(m *sections.Move) { m.Unobserved = 6 }, sections.GoWithCare,
+			"6 flows were not observed, since the machine was too busy, beside 100 new flows during the move: as many may have failed"},
 		{"lost", func(m *sections.Move) { m.During = tcp(3, 0) }, sections.GoWithCare, "3 of 100 new flows were lost during the move: TCP 3 failed within 200 ms"},
 		{"misrouted", func(m *sections.Move) { m.During = tcp(0, 1) }, sections.GoWithCare, "1 of 100 new flows were lost during the move: TCP 0 failed and 1 misrouted within 200 ms"},
 		{"long-lived", func(m *sections.Move) { m.During = longLived }, sections.GoWithCare, "long-lived flows lost packets during the move: UDP 2 failed within 100 ms"},
@@ -51,7 +54,7 @@ func TestMoveVerdict(t *testing.T) {
 		{"not always", func(m *sections.Move) { m.Unfinished = 1 }, sections.NoGo,
 			"kube-proxy/nftables did not take over: its tables never had every Service, or it did not converge in time"},
 	} {
-		m := sections.Move{From: "kube-proxy/ipvs", To: "kube-proxy/nftables", Took: &took, Settled: &took}
+		m := sections.Move{From: "kube-proxy/ipvs", To: "kube-proxy/nftables", Took: &took, Settled: &took, During: tcp(0, 0), Unobserved: 5}
 		test.change(&m)
 		verdict, reasons := m.Verdict()
 		if verdict != test.want || test.reason != "" && !slices.Contains(reasons, test.reason) || test.reason == "" && len(reasons) > 0 {
@@ -94,6 +97,17 @@ func moving(extra ...raw.Record) reportstest.Recorded {
 		all[i].Services, all[i].Rep = 10, 1
 	}
 	return reportstest.Recorded{Scenario: scenarios.Scenario{Name: "migrate"}, Reps: 1, Records: all}
+}
+
+// Flows that timed out together with flows past the rules count for the moves as flows whose end was not seen.
+func TestMovesUnobserved(t *testing.T) {
+	y := moving(raw.Record{Subject: "kube-proxy/iptables-nft", At: 12, Value: 0.9, Unit: "s", Metric: raw.ControlFailure, Outcome: "timeout", Step: "4:settle"},
+		raw.Record{Subject: "kube-proxy/iptables-nft", At: 50, Value: 3, Unit: "count", Metric: raw.FlowsUnobserved, Step: "2:traffic"})
+	for _, m := range buildOf(t, y, t.TempDir(), Options{NoPNG: true}).Moves {
+		if m.Unobserved != 4 {
+			t.Errorf("to %s: %d flows not observed, want 4", m.To, m.Unobserved)
+		}
+	}
 }
 
 // Flows belong to the part of a move in which they ended, by protocol, and Services that never answer again are found.

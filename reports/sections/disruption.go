@@ -57,19 +57,24 @@ type DisruptedStep struct {
 	LongLivedUDPLost    int `json:"long_lived_udp_lost,omitempty"`
 }
 
+// unwatched counts the flows and packets that timed out while flows that no rule concerns did too, or the stream had no CPU.
+func unwatched(c *records.Samples) (n int) {
+	for _, r := range c.Records {
+		switch r.Metric {
+		case raw.FlowsUnobserved:
+			n += int(r.Value)
+		case raw.ControlFailure:
+			n++
+		}
+	}
+	return n
+}
+
 // Disruptions has one entry for each series and cell with a stream.
 func Disruptions(c *records.Collection) []Disruption {
 	var out []Disruption
 	for s, samples := range c.Each() {
-		d := Disruption{Series: s.Name, Cell: samples.Cell}
-		for _, r := range samples.Records {
-			switch r.Metric {
-			case raw.FlowsUnobserved:
-				d.Unwatched += int(r.Value)
-			case raw.ControlFailure:
-				d.Unwatched++
-			}
-		}
+		d := Disruption{Series: s.Name, Cell: samples.Cell, Unwatched: unwatched(samples)}
 		if d.Unwatched > 0 || samples.Has(raw.Flow) || samples.Has(raw.LongLivedFlow) {
 			d.Steps = DisruptedSteps(samples)
 			out = append(out, d)

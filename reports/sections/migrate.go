@@ -31,6 +31,9 @@ type Move struct {
 	Before []MoveFlows `json:"before"`
 	During []MoveFlows `json:"during"`
 	Later  []MoveFlows `json:"later"`
+	// Unobserved is the number of flows and packets, of all parts, that timed out while flows that no rule concerns did too, or
+	// the stream had no CPU.
+	Unobserved int `json:"unobserved,omitempty"`
 	// Unreachable are destinations that answered before the first move, and none of several flows later.
 	Unreachable []string `json:"unreachable,omitempty"`
 	// Left is the largest number of things left by the earlier proxier, by kind. Differs is the number of Services by
@@ -101,8 +104,10 @@ func Moves(c *records.Samples, name string) []Move {
 		out[i+1].From = cmp.Or(out[i].To, "?")
 	}
 	flows, lost := moveFlows(c, times)
+	unobserved := unwatched(c)
 	for i := range out {
 		m := &out[i]
+		m.Unobserved = unobserved
 		m.Before, m.During, m.Later = flows[movePart{-1, false}], flows[movePart{i, false}], flows[movePart{i, true}]
 		m.Unreachable = lost(i)
 	}

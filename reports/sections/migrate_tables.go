@@ -9,6 +9,7 @@ import (
 
 	"synclab/bench/subject"
 	"synclab/reports/doc"
+	"synclab/reports/verdict"
 )
 
 // The verdicts on a move.
@@ -19,7 +20,7 @@ const (
 )
 
 // Verdict says whether to make a move, and why. docs/migrate.md has the rules.
-func (m *Move) Verdict() (verdict string, reasons []string) {
+func (m *Move) Verdict() (advice string, reasons []string) {
 	var against, care []string
 	if m.Unfinished > 0 || m.Settled == nil {
 		against = append(against, fmt.Sprintf("%s did not take over: its tables never had every Service, or it did not converge in time", cmp.Or(m.To, "the next proxier")))
@@ -50,6 +51,12 @@ func (m *Move) Verdict() (verdict string, reasons []string) {
 	if text := byProtocol(m.Later, true); text != "" {
 		care = append(care, fmt.Sprintf("long-lived flows lost packets after %s had converged: %s", m.To, text))
 	}
+	if during.Flows == 0 {
+		care = append(care, "no new flow was observed during the move: what it loses is not known")
+	} else if (verdict.Flows{Unobserved: m.Unobserved, Stream: during.Flows + m.Unobserved}).HalfSeen() { // at worst, all of them during the move
+		care = append(care, fmt.Sprintf("%s were not observed, since the machine was too busy, beside %s new flows during the move: as many may have failed",
+			doc.Plural(m.Unobserved, "flow"), doc.Grouped(int64(during.Flows))))
+	}
 	var left []string
 	for what, n := range m.LeftThings() {
 		left = append(left, what+": "+doc.Grouped(int64(n)))
@@ -60,13 +67,13 @@ func (m *Move) Verdict() (verdict string, reasons []string) {
 	care = append(care, m.differences()...)
 	switch {
 	case len(against) > 0:
-		verdict = NoGo
+		advice = NoGo
 	case len(care) > 0:
-		verdict = GoWithCare
+		advice = GoWithCare
 	default:
-		verdict = Go
+		advice = Go
 	}
-	return verdict, append(against, care...)
+	return advice, append(against, care...)
 }
 
 // MoveTiles are the main figures of the moves, one row each.
@@ -158,8 +165,8 @@ func (s *Summary) moveSection() doc.Section {
 		"if it ended after SIGTERM, and was due before the next proxier had converged. Later flows are those up to the next move."}, doc.Block{Table: s.moveTable()})
 	for i := range s.Moves {
 		m := &s.Moves[i]
-		verdict, reasons := m.Verdict()
-		out.Add(doc.Block{On: doc.Page | doc.Markdown, Heading: m.title() + ": " + verdict, List: reasons},
+		advice, reasons := m.Verdict()
+		out.Add(doc.Block{On: doc.Page | doc.Markdown, Heading: m.title() + ": " + advice, List: reasons},
 			doc.Block{On: doc.Page, Table: m.flowTable()})
 		if len(m.Left) > 0 {
 			out.Add(doc.Block{On: doc.Page, Table: m.leftTable()})
@@ -172,11 +179,11 @@ func (s *Summary) moveSection() doc.Section {
 func (s *Summary) verdictSection() doc.Section {
 	out := doc.Section{ID: "verdicts", Title: "Verdicts on the moves"}
 	for i := range s.Moves {
-		verdict, reasons := s.Moves[i].Verdict()
+		advice, reasons := s.Moves[i].Verdict()
 		if len(reasons) == 0 {
 			reasons = []string{"no reason against it was seen"}
 		}
-		out.Add(doc.Block{On: doc.Terminal, Heading: s.Moves[i].title(), List: reasons}, doc.Block{On: doc.Terminal, Note: "verdict: " + verdict})
+		out.Add(doc.Block{On: doc.Terminal, Heading: s.Moves[i].title(), List: reasons}, doc.Block{On: doc.Terminal, Note: "verdict: " + advice})
 	}
 	return out
 }

@@ -93,8 +93,8 @@ type Flows struct {
 	Unobserved, Stream                   int // flows of the stream that were not observed, and all of it
 }
 
-// halfSeen reports whether so many flows were not observed that a lack of failures is no good sign.
-func (f Flows) halfSeen() bool { return float64(f.Unobserved) > unobservedFrom*float64(f.Stream) }
+// HalfSeen reports whether so many flows were not observed that a lack of failures is no good sign.
+func (f Flows) HalfSeen() bool { return float64(f.Unobserved) > unobservedFrom*float64(f.Stream) }
 
 // Move is the advice on a move from one proxier to another.
 type Move struct {
@@ -159,7 +159,7 @@ type Growth struct {
 // Of returns the lines of the verdict, the most important first.
 func Of(f Facts) []doc.Line {
 	var out []doc.Line
-	for _, rule := range []func(Facts) []doc.Line{incomplete, moves, saturated, stopped, violated, stalled, faults, flows, answers, modes, best, slos, control, rankings, pairs, busy, growth} {
+	for _, rule := range []func(Facts) []doc.Line{incomplete, moves, saturated, stopped, violated, stalled, faults, flows, answers, slos, modes, best, control, rankings, pairs, busy, growth} {
 		out = append(out, rule(f)...)
 	}
 	for i := range out {
@@ -304,7 +304,7 @@ func flows(f Facts) (out []doc.Line) {
 		during = " between a fault and the recovery"
 	}
 	for _, one := range f.Flows {
-		if one.halfSeen() {
+		if one.HalfSeen() {
 			unseen = append(unseen, fmt.Sprintf("%s %s of %s", one.Series, doc.Grouped(int64(one.Unobserved)), doc.Grouped(int64(one.Stream))))
 		}
 		failed := one.Failed
@@ -313,7 +313,7 @@ func flows(f Facts) (out []doc.Line) {
 			failed = 0
 		}
 		if one.Failed+one.Misrouted+one.LongBroken == 0 {
-			if one.halfSeen() {
+			if one.HalfSeen() {
 				continue
 			}
 			clean = append(clean, one.Series)
