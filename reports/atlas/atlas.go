@@ -22,7 +22,7 @@ type question struct {
 var questions = []question{
 	{"How long does a start take?", "From the start of the subject's process until every Service is in the kernel, measured from outside.",
 		[]string{comparison.FigureCold}},
-	{"How long until a change is in the kernel?", "Reaction is one change of an idle cluster. The latencies are under churn, and include the wait for minSyncPeriod.",
+	{"How long until a change is in the kernel?", "From the change until the kernel's tables show it. Reaction is of an idle cluster; latency is under churn, with the wait for minSyncPeriod, the least time between two syncs.",
 		[]string{comparison.FigureReaction, comparison.FigureNPL50, comparison.FigureNPL99}},
 	{"What does the first packet of a flow pay?", "The first packet to the last Service of the dispatch, by UDP or as the SYN of TCP.",
 		[]string{comparison.FigureFirstPacket, comparison.FigureFirstSYN}},
@@ -36,29 +36,19 @@ var questions = []question{
 		[]string{"flows_failed", "flows_misrouted", "syncs_failed", "violations"}},
 	{"How many rules?", "Counted by the kernel where every subject has such counts.",
 		[]string{comparison.FigureRules, comparison.FigureElements}},
+	{"How steady was the machine?", "One load from 16 MiB of memory, the slower one at the two ends of each repetition. No subject changes it: where it differs, the machine did.",
+		[]string{comparison.Machine.Name}},
 }
 
 // mostSubjects is the number of columns with subjects: more do not fit on a page of text.
-const mostSubjects = 8
+const mostSubjects = 7
 
 // row is one figure of one cell, in one run.
 type row struct {
 	run    string // folder
-	reps   int    // of the run
 	cell   records.Cell
 	figure comparison.Figure
 	values map[string]doc.Cell // by subject
-}
-
-// replaces reports whether another row is not needed beside this one: it has the same figure, size and subjects, of fewer
-// repetitions.
-func (r *row) replaces(other *row) bool {
-	for name := range other.values {
-		if _, there := r.values[name]; !there {
-			return false
-		}
-	}
-	return r.figure.Name == other.figure.Name && r.cell.Services == other.cell.Services && r.cell.Endpoints == other.cell.Endpoints && r.reps > other.reps
 }
 
 // Of makes the document from the folders of runs. Each run stands for itself: its subjects took turns, those of two runs did
@@ -79,7 +69,7 @@ func Of(dirs []string) (*doc.Document, error) {
 			if i >= 0 {
 				own = &compared[i]
 			}
-			rows = append(rows, rowsOf(c, own, row{run: filepath.Base(dir), reps: run.Info.Reps, cell: cell})...)
+			rows = append(rows, rowsOf(c, own, row{run: filepath.Base(dir), cell: cell})...)
 		}
 		for _, one := range c.Series {
 			subjects = append(subjects, one.Name)
@@ -93,7 +83,7 @@ func Of(dirs []string) (*doc.Document, error) {
 	others := slices.DeleteFunc(slices.Clone(subjects), subject.IsKubeProxy)
 	subjects = slices.Concat(slices.DeleteFunc(subjects, func(s string) bool { return !subject.IsKubeProxy(s) }), others)
 	d := &doc.Document{Kind: "synclab atlas", Title: "Atlas", Subtitle: "Medians of the repetitions, ± their 95 % interval; with fewer than six repetitions, their range in brackets. " +
-		"~ means that no difference from kube-proxy on the same backend was shown, for kube-proxy itself from mode iptables."}
+		"~ means that no difference from kube-proxy on the same backend was shown, for kube-proxy itself from mode iptables. A size that names no scenario is of the first run's."}
 	for _, q := range questions {
 		if s, ok := q.section(rows, subjects); ok {
 			d.Sections = append(d.Sections, s)
@@ -109,7 +99,7 @@ func rowsOf(c *records.Collection, compared *comparison.CellComparison, of row) 
 		all = append(all, one.Cells[of.cell.ID()])
 	}
 	source := comparison.SourceOf(all)
-	for _, f := range comparison.Figures {
+	for _, f := range append(slices.Clone(comparison.Figures), comparison.Machine) {
 		r := of
 		r.figure, r.values = f, map[string]doc.Cell{}
 		for i, one := range c.Series {
@@ -150,7 +140,7 @@ func (q question) section(rows []row, subjects []string) (doc.Section, bool) {
 	var own []row
 	for _, name := range q.figures {
 		for _, r := range rows {
-			if r.figure.Name == name && !slices.ContainsFunc(rows, func(other row) bool { return other.replaces(&r) }) {
+			if r.figure.Name == name {
 				own = append(own, r)
 			}
 		}
@@ -161,7 +151,11 @@ func (q question) section(rows []row, subjects []string) (doc.Section, bool) {
 	fields := []doc.Field[row]{
 		{Column: doc.Column{Name: "figure", Row: true}, Cell: func(r row) doc.Cell { return doc.Text(r.figure.Text) }},
 		{Column: doc.Column{Name: "services × endpoints", Row: true}, Cell: func(r row) doc.Cell {
-			return doc.Text(fmt.Sprintf("%s × %s", doc.Grouped(int64(r.cell.Services)), records.EndpointsText(r.cell.Endpoints)))
+			text := fmt.Sprintf("%s × %s", doc.Grouped(int64(r.cell.Services)), records.EndpointsText(r.cell.Endpoints))
+			if r.cell.Scenario != rows[0].cell.Scenario {
+				text += ", " + r.cell.Scenario
+			}
+			return doc.Text(text)
 		}},
 	}
 	for _, s := range subjects {

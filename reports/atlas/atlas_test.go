@@ -5,9 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"synclab/reports/comparison"
-	"synclab/reports/doc"
-	"synclab/reports/records"
 	"synclab/reports/reportstest"
 )
 
@@ -35,7 +32,7 @@ func TestAtlas(t *testing.T) {
 	for _, want := range []string{
 		"### How long does a start take?",
 		"| figure | services × endpoints | kube-proxy/iptables-legacy | kube-proxy/iptables-nft | kube-proxy/nftables | synclab/iptables-legacy | synclab/iptables-nft | run |",
-		"| Cold start | 100 × 10 |", "| Cold start | 8,000 × 10 |", "> 600 s", "±", "| few |", "| large |",
+		"| Cold start | 100 × 10 |", "| Cold start | 8,000 × 10, size-sweep |", "> 600 s", "±", "| few |", "| large |",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in:\n%s", want, text)
@@ -46,33 +43,6 @@ func TestAtlas(t *testing.T) {
 	}
 	if strings.Contains(text, "connections?") {
 		t.Error("a question that no run answers")
-	}
-}
-
-// Of two runs at the same size, the one of more repetitions answers, if it has all subjects.
-func TestRowsOfFewRepetitions(t *testing.T) {
-	values := func(names ...string) map[string]doc.Cell {
-		cells := map[string]doc.Cell{}
-		for _, name := range names {
-			cells[name] = doc.None()
-		}
-		return cells
-	}
-	size := records.Cell{Services: 100, Endpoints: 10}
-	many := row{reps: 6, cell: size, values: values("a", "b")}
-	for _, c := range []struct {
-		few  row
-		want bool
-	}{
-		{row{reps: 1, cell: size, values: values("a")}, true},
-		{row{reps: 1, cell: size, values: values("a", "c")}, false},
-		{row{reps: 6, cell: size, values: values("a")}, false},
-		{row{reps: 1, cell: records.Cell{Services: 100, Endpoints: 1}, values: values("a")}, false},
-		{row{reps: 1, cell: size, values: values("a"), figure: comparison.Figure{Name: "other"}}, false},
-	} {
-		if got := many.replaces(&c.few); got != c.want {
-			t.Errorf("%+v: %t", c.few, got)
-		}
 	}
 }
 

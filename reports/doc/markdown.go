@@ -73,14 +73,53 @@ func (block Block) markdown(b *strings.Builder) {
 	}
 }
 
+// mostColumns is the number of columns of a table in Markdown. A page of a repository has no room for more.
+const mostColumns = 10
+
+// parts are the columns of each table that Markdown makes of this one. Those that name the row begin each.
+func (t *Table) parts() (parts [][]int) {
+	var all, names, rest []int
+	for i, c := range t.Columns {
+		all = append(all, i)
+		if i == 0 || c.Row {
+			names = append(names, i)
+		} else {
+			rest = append(rest, i)
+		}
+	}
+	room := mostColumns - len(names)
+	if len(all) <= mostColumns || room < 1 {
+		return [][]int{all}
+	}
+	tables := (len(rest) + room - 1) / room
+	for some := range slices.Chunk(rest, (len(rest)+tables-1)/tables) {
+		parts = append(parts, slices.Concat(names, some))
+	}
+	return parts
+}
+
 func (t *Table) markdown(b *strings.Builder) {
 	t = t.on(Markdown)
 	if t.empty() {
 		return
 	}
+	for _, columns := range t.parts() {
+		t.markdownOf(b, columns)
+	}
+	note := t.Note
+	if t.spreads() {
+		note = strings.TrimSpace(note + " " + spreadLegend + ".")
+	}
+	if note != "" {
+		fmt.Fprintf(b, "\n%s\n", mark(note, true))
+	}
+}
+
+// markdownOf writes some columns.
+func (t *Table) markdownOf(b *strings.Builder, columns []int) {
 	b.WriteString("\n")
 	line := func(cell func(int) string) {
-		for i := range t.Columns {
+		for _, i := range columns {
 			fmt.Fprintf(b, "| %s ", strings.ReplaceAll(cell(i), "|", `\|`))
 		}
 		b.WriteString("|\n")
@@ -105,13 +144,6 @@ func (t *Table) markdown(b *strings.Builder) {
 			continue
 		}
 		line(func(i int) string { return mark(row[i].markdown(), false) })
-	}
-	note := t.Note
-	if t.spreads() {
-		note = strings.TrimSpace(note + " " + spreadLegend + ".")
-	}
-	if note != "" {
-		fmt.Fprintf(b, "\n%s\n", mark(note, true))
 	}
 }
 

@@ -1,6 +1,9 @@
 package doc
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+)
 
 func markdown(t *testing.T, blocks ...Block) string {
 	t.Helper()
@@ -39,6 +42,33 @@ note
 - one line
 
 `+"```\na <b> | c\n```\n")
+}
+
+// TestMarkdownWide: a table of many columns becomes several. Each begins with the columns that name the row.
+func TestMarkdownWide(t *testing.T) {
+	table := &Table{Note: "Its note.", Columns: []Column{{Name: "Name"}, {Name: "Size", Row: true}}}
+	cells := []Cell{Text("a"), Int(7)}
+	for i := range 9 {
+		table.Columns = append(table.Columns, Column{Name: fmt.Sprint("f", i)})
+		cells = append(cells, Int(i))
+	}
+	table.Heading("part")
+	table.Add(cells...)
+	same(t, markdown(t, Block{Table: table}), `
+## 
+
+| name | size | f0 | f1 | f2 | f3 | f4 |
+| --- | --- | --- | --- | --- | --- | --- |
+| **part** |  |  |  |  |  |  |
+| a | 7 | 0 | 1 | 2 | 3 | 4 |
+
+| name | size | f5 | f6 | f7 | f8 |
+| --- | --- | --- | --- | --- | --- |
+| **part** |  |  |  |  |  |
+| a | 7 | 5 | 6 | 7 | 8 |
+
+Its note.
+`)
 }
 
 // TestMarkdownFolded: the heading stays. It is within HTML, so it is escaped.

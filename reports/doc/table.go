@@ -23,7 +23,8 @@ type Column struct {
 	Name, Short string
 	On          Media
 	Numeric     bool
-	// Row: the column names the row, as the first one does. A table that has only such columns is not shown.
+	// Row: the column names the row, as the first one does: each part of a table that is too wide begins with it. A table
+	// that has only such columns is not shown.
 	Row bool
 	// Title explains the column on the page, Legend below the table on a terminal: "react: reaction of an isolated change".
 	Title, Legend string

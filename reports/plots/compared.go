@@ -55,7 +55,7 @@ func comparedDurations(s *sections.Summary) *figure.Figure {
 	if len(s.Collected.Pooled(raw.ColdStart)) > 0 {
 		title = "Reaction, cold start and syncs"
 	}
-	caption := "Medians with 95 % confidence intervals (from 6 repetitions on)."
+	caption := "Medians with 95 % confidence intervals; of fewer than 6 repetitions, their range."
 	if len(s.Collected.Pooled(raw.ToolSys)) > 0 {
 		caption += " The tall tick in the bar of a sync is the kernel time."
 	}
@@ -64,10 +64,10 @@ func comparedDurations(s *sections.Summary) *figure.Figure {
 }
 
 func comparedCost(s *sections.Summary) *figure.Figure {
-	title, caption := "Memory", "Medians with 95 % confidence intervals (from 6 repetitions on): peak memory of the process and of its largest tool."
+	title, caption := "Memory", "Medians with 95 % confidence intervals, or the range of fewer than 6 repetitions: peak memory of the process and of its largest tool."
 	if len(s.Collected.Pooled(raw.SubjectCPU)) > 0 {
 		title = "CPU and memory"
-		caption = "Medians with 95 % confidence intervals (from 6 repetitions on): CPU time of the subject and its tools, peak memory of its process and of its largest tool."
+		caption = "Medians with 95 % confidence intervals, or the range of fewer than 6 repetitions: CPU time of the subject and its tools, peak memory of its process and of its largest tool."
 	}
 	return comparedBars(s, "compared-cost", title, caption,
 		[]string{comparison.FigureCPU, comparison.FigureColdCPU, comparison.FigureRSS, comparison.FigureChildRSS})
@@ -85,8 +85,8 @@ func barPanel(f *figure.Figure, s *sections.Summary, c *comparison.CellCompariso
 				low = min(low, k.Value)
 			}
 			most = max(most, high)
-			if f.High != nil {
-				most = max(most, *f.High)
+			if _, to := span(f); to != nil {
+				most = max(most, *to)
 			}
 		}
 	}
@@ -121,7 +121,8 @@ func barPanel(f *figure.Figure, s *sections.Summary, c *comparison.CellCompariso
 		j, _ := s.SeriesNamed(side.Series)
 		one := bar{row: row, color: s.Color(j), text: "–", value: p.X.Min}
 		if own := side.Figure(text.Name); own != nil && own.Value > 0 {
-			one.value, one.low, one.high, one.text, one.open = own.Value, own.Low, own.High, comparison.FigureValue(own, false), own.AtLeast
+			one.value, one.text, one.open = own.Value, comparison.FigureValue(own, false), own.AtLeast
+			one.low, one.high = span(own)
 			if k := side.Figure(comparison.FigureOf(text.Name).Kernel); k != nil && k.Value > 0 {
 				one.kernel = &k.Value
 			}
@@ -138,6 +139,14 @@ func barPanel(f *figure.Figure, s *sections.Summary, c *comparison.CellCompariso
 	p.Y.Tick.Length = 0
 	p.Y.LineStyle.Width = 0
 	return p, logarithmic
+}
+
+// span is the confidence interval of a value, or of few repetitions their range; nil: neither.
+func span(v *estimate.Estimate) (low, high *float64) {
+	if v.Low != nil || v.AtLeast {
+		return v.Low, v.High
+	}
+	return v.RangeLow, v.RangeHigh
 }
 
 // byteAxis starts at zero and has ticks that are round numbers in their unit.

@@ -77,7 +77,7 @@ var shortRatios = []string{comparison.FigureReaction, comparison.FigureCold, com
 
 // SidesTable has the figures of each side, and below each its ratio to the nearest baseline.
 func (s *Summary) SidesTable(c *comparison.CellComparison) *doc.Table {
-	t := &doc.Table{Intervals: true, Columns: append([]doc.Column{{Name: "Subject"}, {Name: "Baseline", On: doc.Markdown}}, s.figureColumns()...)}
+	t := &doc.Table{Intervals: true, Columns: append([]doc.Column{{Name: "Subject"}, {Name: "Baseline", On: doc.Markdown, Row: true}}, s.figureColumns()...)}
 	for _, side := range c.Sides {
 		baseline := c.Nearest(side)
 		subject := s.MarkedCell(side.Series)

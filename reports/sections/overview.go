@@ -46,7 +46,7 @@ func (s *Summary) overviewSection() doc.Section {
 
 // overviewTable has the syncs and memory of all cells: ratios with intervals, kernel time, and the kernel floor.
 func (s *Summary) overviewTable() *doc.Table {
-	t := &doc.Table{Intervals: true, Columns: []doc.Column{{Name: "Subject"}, {Name: "Services", Numeric: true}, {Name: "Endpoints", Numeric: true, Title: "mean, per Service", Differs: true}, {Name: "Settings"}}}
+	t := &doc.Table{Intervals: true, Columns: []doc.Column{{Name: "Subject"}, {Name: "Services", Numeric: true, Row: true}, {Name: "Endpoints", Numeric: true, Title: "mean, per Service", Differs: true, Row: true}, {Name: "Settings", Row: true}}}
 	for _, sync := range []string{comparison.FigureFull, comparison.FigurePartial} {
 		t.Columns = append(t.Columns, doc.Column{Name: comparison.FigureOf(sync).Text, Numeric: true, Title: comparison.FigureOf(sync).Title},
 			doc.Column{Name: "of which kernel", Numeric: true, Title: comparison.FigureOf(comparison.FigureOf(sync).Kernel).Title},

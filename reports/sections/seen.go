@@ -12,7 +12,7 @@ func (s *Summary) seenSection() doc.Section {
 	moment := func(name, short, title string) doc.Column {
 		return doc.Column{Name: name, Short: short, Group: "flows and tables", Numeric: true, Title: title}
 	}
-	t := &doc.Table{Columns: []doc.Column{{Name: "Subject"}, {Name: "Services", Numeric: true}, endpointsColumn(), {Name: "Settings"},
+	t := &doc.Table{Columns: []doc.Column{{Name: "Subject"}, {Name: "Services", Numeric: true, Row: true}, endpointsColumn(), {Name: "Settings", Row: true},
 		moment("Changes", "changes", "of which a flow to a new endpoint was seen"),
 		moment("Tables", "tables", "change due → the kernel's tables show it; median"),
 		moment("First new", "first new", "change due → the first new flow that an added endpoint answers; median"),

@@ -245,8 +245,8 @@ func (s *Summary) packetGrowthTable() *doc.Table {
 
 // flowTable has the methods between namespaces, at the largest size of each.
 func (s *Summary) flowTable() *doc.Table {
-	t := &doc.Table{Title: "New flows between namespaces, and an established one as control", Columns: []doc.Column{{Name: "Subject"}, {Name: "Method"},
-		{Name: "Services", Numeric: true}, {Name: "first", Numeric: true}, {Name: "middle", Numeric: true}, {Name: "last", Numeric: true},
+	t := &doc.Table{Title: "New flows between namespaces, and an established one as control", Columns: []doc.Column{{Name: "Subject"}, {Name: "Method", Row: true},
+		{Name: "Services", Numeric: true, Row: true}, {Name: "first", Numeric: true}, {Name: "middle", Numeric: true}, {Name: "last", Numeric: true},
 		{Name: "last, p90", Numeric: true}, {Name: "last, p99", Numeric: true}, {Name: "miss", Numeric: true},
 		{Name: "Per Service in front", Numeric: true}, {Name: "95 % confidence", Numeric: true}, {Name: "From first to last Service"}},
 		Note: "Round trips from a client pod through the node to a server pod, each in a separate namespace. Handshake is TCP, from SYN to SYN-ACK. " +
