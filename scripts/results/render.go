@@ -43,7 +43,10 @@ func (m *measurement) render(o output, docs string) error {
 			commands = append(commands, "`"+programOf(strings.Fields(command), "synclab")+" "+withoutFolder(m.values.expand(command, "runs/results/"+m.part.Name))+"`")
 		}
 	}
-	content = strings.TrimSpace(content) + "\n\n" + provenance(m.part.Name, run, commands)
+	content = strings.TrimSpace(content)
+	if m.part.says(o) {
+		content += "\n\n" + provenance(m.part.Name, run, commands)
+	}
 	document, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		document = fmt.Appendf(nil, "# %s%s\n", strings.ToUpper(m.part.About[:1]), m.part.About[1:])
@@ -60,6 +63,12 @@ func (m *measurement) render(o output, docs string) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return os.WriteFile(path, []byte(replaced), 0o644)
+}
+
+// says reports whether an output says how it was measured: the last one of a run in its document does.
+func (p *part) says(o output) bool {
+	later := p.Outputs[1+slices.Index(p.Outputs, o):]
+	return !slices.ContainsFunc(later, func(other output) bool { return other.File == o.File && other.Run == o.Run })
 }
 
 // cut returns the part of a file that an output names.
