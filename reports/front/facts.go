@@ -179,8 +179,8 @@ func faults(s *sections.Summary) []verdict.Faults {
 	return out
 }
 
-// flows has the flows of streams, but for those of moves, which have their own verdict. With faults, only flows that were
-// open between a fault and its recovery count: faults are meant to cost some.
+// flows has the flows of streams, but for those of moves, which have their own verdict. With faults, only flows that began
+// between a fault and its recovery count: faults are meant to cost some.
 func flows(s *sections.Summary) []verdict.Flows {
 	var out []verdict.Flows
 	cells := s.DisruptedCells()

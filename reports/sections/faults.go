@@ -124,15 +124,13 @@ func faultEnd(c *records.Samples, name string, span faultSpan) float64 {
 	return end
 }
 
-// within reports whether a flow was open between a fault and the recovery.
+// within reports whether a flow began between a fault and the recovery. One that began before has sent its packet, so that
+// what it lost is the loss of an earlier fault. The time of its record is when it was due.
 func within(spans []faultSpan, r records.Record) bool {
 	return slices.ContainsFunc(spans, func(s faultSpan) bool {
-		return s.of == records.Repetition{Run: r.Run, Rep: r.Rep} && flowEnd(r.Record) >= s.from && r.At <= s.to
+		return s.of == records.Repetition{Run: r.Run, Rep: r.Rep} && r.At >= s.from && r.At <= s.to
 	})
 }
-
-// flowEnd is the time when a flow was answered or failed. The time of its record is the due time.
-func flowEnd(r *raw.Record) float64 { return r.At + r.Value }
 
 func (f *FaultResult) count(outcome string) {
 	f.Flows++
