@@ -57,7 +57,7 @@ func TestKubeProxyIsMeasured(t *testing.T) {
 	}
 	for _, subject := range kubeProxies {
 		for _, metric := range []raw.Metric{raw.Reaction, raw.ColdStart, raw.FullSync, raw.PartialSync, raw.Restore, raw.ToolUser, raw.ToolSys, raw.ToolCalls, raw.RestoreBytes, raw.ChildPeakRSS,
-			raw.PeakRSS, raw.RSS, raw.SubjectCPU, raw.ShimCost, raw.ReadingCost, raw.RulesKernel, raw.FirstPacket, raw.NetworkProgrammingLatency, raw.MemoryLoad} {
+			raw.PeakRSS, raw.RSS, raw.SubjectCPU, raw.ShimCost, raw.ReadingCost, raw.RulesKernel, raw.FirstPacket, raw.NetworkProgrammingLatency, raw.CacheLoad} {
 			records := tr.of(subject, metric)
 			if len(records) == 0 {
 				t.Errorf("%s: no %s", subject, metric)

@@ -39,8 +39,8 @@ func perform(ctx context.Context, lab *netns.Lab, a pass.Assignment, changes *li
 	if changes != nil {
 		r.Following = step.Follow(changes)
 	}
-	r.timeMemory()
-	defer r.timeMemory()
+	r.timeCaches()
+	defer r.timeCaches()
 	r.watchStalls()
 	defer r.endStalls()
 	if err := r.prepare(ctx); err != nil {

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -179,9 +180,7 @@ func TestShardAgain(t *testing.T) {
 		t.Errorf("force: %v, started %v", err, again.Started)
 	}
 	first.Status = raw.StatusRunning // the state after the lab was killed
-	if err := raw.WriteRun(filepath.Join(sweep, "shard-1-of-2"), first); err != nil {
-		t.Fatal(err)
-	}
+	writeRun(t, filepath.Join(sweep, "shard-1-of-2"), first)
 	if again, _, err := run(nil); err != nil || again.Status != raw.StatusComplete || again.Started.Equal(first.Started) {
 		t.Errorf("after a kill: %v, status %s, started %v", err, again.Status, again.Started)
 	}
@@ -223,7 +222,17 @@ func writeShard(t *testing.T, sweep string, shard raw.Shard) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := raw.WriteRun(dir, raw.Run{Status: raw.StatusComplete, Shard: &shard}); err != nil {
+	writeRun(t, dir, raw.Run{Status: raw.StatusComplete, Shard: &shard})
+}
+
+// writeRun replaces run.json of a folder.
+func writeRun(t *testing.T, dir string, run raw.Run) {
+	t.Helper()
+	text, err := json.Marshal(run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, raw.RunFile), text, 0o600); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -102,12 +102,14 @@ func (r *repetition) readGaps(record bool) {
 	}
 }
 
-// timeMemory records how fast the machine's memory is, which no subject changes.
-func (r *repetition) timeMemory() {
-	if seconds, err := machine.MemoryLoad(); err != nil {
-		r.Messages.Send(pass.Message{Note: fmt.Sprintf("how fast the machine's memory is was not measured: %v", err)})
-	} else {
-		r.RecordAs(raw.Record{}, raw.MemoryLoad, seconds)
+// timeCaches records how fast the machine's caches are, which no subject changes.
+func (r *repetition) timeCaches() {
+	loads, err := machine.CacheLoads()
+	if err != nil {
+		r.Messages.Send(pass.Message{Note: fmt.Sprintf("how fast the machine's caches are was not measured: %v", err)})
+	}
+	for _, load := range loads {
+		r.RecordAs(raw.Record{Kind: fmt.Sprintf("CPU %d", load.CPU)}, raw.CacheLoad, load.Seconds)
 	}
 }
 

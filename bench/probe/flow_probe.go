@@ -69,7 +69,7 @@ func (r *Probes) traverseFlows(ctx context.Context, p *scenarios.Probe) error {
 // echo on the client's own CPU: a wake-up of another CPU takes as long as the echo, or not, depending on what this CPU
 // did before. It stays away from handshakes, which the kernel answers: its accept would delay the client.
 func (r *Probes) measureFlows(ctx context.Context, probe *flowProbe) error {
-	_, cpus, err := allowedCPUs()
+	cpus, err := machine.CPUs()
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
-	"runtime"
 	"runtime/debug"
 	"slices"
 	"time"
@@ -329,37 +328,13 @@ func forgetFlows() error {
 	return nil
 }
 
-// pin locks the goroutine to its thread, and the thread to the last allowed CPU: interrupts tend to use the first.
+// pin makes the goroutine stay on the last allowed CPU: interrupts tend to use the first.
 func pin() (release func(), err error) {
-	runtime.LockOSThread()
-	allowed, cpus, err := allowedCPUs()
+	cpus, err := machine.CPUs()
 	if err != nil {
-		runtime.UnlockOSThread()
 		return nil, err
 	}
-	var one unix.CPUSet
-	one.Set(cpus[len(cpus)-1])
-	if err := unix.SchedSetaffinity(0, &one); err != nil {
-		runtime.UnlockOSThread()
-		return nil, fmt.Errorf("CPU affinity: %w", err)
-	}
-	return func() {
-		_ = unix.SchedSetaffinity(0, &allowed)
-		runtime.UnlockOSThread()
-	}, nil
-}
-
-// allowedCPUs returns the CPUs on which the calling thread may run, in order. A probe uses the last one.
-func allowedCPUs() (set unix.CPUSet, cpus []int, err error) {
-	if err := unix.SchedGetaffinity(0, &set); err != nil {
-		return set, nil, fmt.Errorf("CPU affinity: %w", err)
-	}
-	for cpu := range len(set) * int(unsafe.Sizeof(set[0])) * 8 {
-		if set.IsSet(cpu) {
-			cpus = append(cpus, cpu)
-		}
-	}
-	return set, cpus, nil
+	return machine.Pin(cpus[len(cpus)-1])
 }
 
 // quiet prevents the Go runtime from interrupting the calling thread until restore is called. It disables garbage

@@ -147,15 +147,6 @@ func removeOld(folder *outfile.Folder, entries []fs.DirEntry) error {
 	return errors.Join(errs...)
 }
 
-// WriteRun replaces run.json of a folder.
-func WriteRun(dir string, run Run) error {
-	folder, err := outfile.OpenFolder(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(writeRun(folder, run), folder.Close())
-}
-
 // writeRun replaces run.json in one step, so that a reader never sees half of it.
 func writeRun(folder *outfile.Folder, run Run) error {
 	b, err := json.MarshalIndent(run, "", "  ")

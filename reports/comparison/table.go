@@ -164,8 +164,8 @@ var Figures = []Figure{
 	{Name: "violations", Text: "Violations", Unit: "count", Words: more, Never: true, Values: violationValues, OfRuns: true},
 }
 
-// Machine is no figure of a subject: it says how fast the machine's memory was beside it.
-var Machine = Figure{Name: string(raw.MemoryLoad), Text: "Load from memory", Unit: "s", Words: longer, Values: LargestOf(raw.MemoryLoad)}
+// Machine is no figure of a subject: it says how fast the machine's caches were beside it.
+var Machine = Figure{Name: string(raw.CacheLoad), Text: "Load from a cache", Unit: "s", Words: longer, Values: LargestOf(raw.CacheLoad)}
 
 // Compared are the figures that the subjects of a cell are compared by.
 var Compared = slices.DeleteFunc(slices.Clone(Figures), func(f Figure) bool { return f.OfRuns })

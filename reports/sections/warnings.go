@@ -31,7 +31,7 @@ func warnings(c *records.Collection, s *Summary) []warning {
 		}
 	}
 	out = append(out, unobservedStalls(c)...)
-	out = append(out, unsteadyMemory(c)...)
+	out = append(out, unsteadyCaches(c)...)
 	for _, one := range c.Series {
 		if n := c.Failed[one.Name]; n > 0 {
 			out = append(out, warning{doc.Sentence(failedDurations, warningWords{Series: one.Name, Failed: n}), one.Name, doc.Plural(n, "failed sync")})
@@ -150,8 +150,8 @@ var (
 	rulesDiffer     = runTemplate(`{{.Series}} at {{number .Services}} Services: {{.Differ}} of {{.Compared}} rule counts differ from the expected numbers ` +
 		`(table {{.Table}}: the kernel has {{count .Kernel}}, expected are {{count .Expected}})`)
 	machinesDiffer = runTemplate(`run {{.Label}} differs from {{.First}} in {{join .What}}: compare with care`)
-	unsteady       = runTemplate(`the machine's memory was not equally fast: one load took {{.Least}} beside one repetition, and {{.Most}} beside another; no subject ` +
-		`changes that, so their durations may differ because of the machine`)
+	unsteady       = runTemplate(`the machine's caches were not equally free: one load from 4 MiB took {{.Least}} beside one repetition, and {{.Most}} beside another; ` +
+		`other tenants of the machine change that, and where the kernel walks long lists, durations change as much`)
 	fewRepetitions = runTemplate(`{{plural .Groups "group"}} of durations have fewer than {{.Enough}} repetitions: they show the observed range, ` +
 		`without a 95 % interval; for intervals, use --reps {{.Enough}}`)
 	fewSizes   = runTemplate(`growth of {{.Label}} ({{.Series}}) is fitted to 2 sizes only`)
@@ -181,14 +181,14 @@ type warningWords struct {
 	Failed                int // syncs
 	Groups                int // of durations, with fewer than Enough repetitions
 	Enough                int
-	Least, Most           string // load from memory
+	Least, Most           string // load from a cache
 }
 
-// unsteadyFrom is the ratio of loads from memory from which durations of two repetitions do not compare.
-const unsteadyFrom = 1.5
+// unsteadyFrom is the ratio of loads from a cache from which durations of two repetitions do not compare.
+const unsteadyFrom = 2
 
-// unsteadyMemory warns of a machine whose memory was slower beside some repetitions than beside others.
-func unsteadyMemory(c *records.Collection) []warning {
+// unsteadyCaches warns of a machine whose caches were slower beside some repetitions than beside others.
+func unsteadyCaches(c *records.Collection) []warning {
 	var all []float64
 	for _, samples := range c.Each() {
 		for _, values := range comparison.Machine.Values(samples, comparison.SameSource{}) {
@@ -198,7 +198,7 @@ func unsteadyMemory(c *records.Collection) []warning {
 	if len(all) == 0 || slices.Max(all) < unsteadyFrom*slices.Min(all) {
 		return nil
 	}
-	return []warning{{text: doc.Sentence(unsteady, warningWords{Least: doc.Format(slices.Min(all), "s"), Most: doc.Format(slices.Max(all), "s")}), badge: "unsteady memory"}}
+	return []warning{{text: doc.Sentence(unsteady, warningWords{Least: doc.Format(slices.Min(all), "s"), Most: doc.Format(slices.Max(all), "s")}), badge: "unsteady caches"}}
 }
 
 // ruleWords are the rule counts of a series in a cell. The last difference is the example.

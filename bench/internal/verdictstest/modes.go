@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"synclab/bench/verify/walk"
+	"synclab/bench/verify/walk/walktest"
 	"synclab/internal/inet"
 	"synclab/proxier/config"
 	"synclab/proxier/tracker"
@@ -107,7 +108,7 @@ func (k *theirs) isShutOut(d *Difference, to netip.AddrPort) bool {
 // back to it, is masqueraded.
 func (s *State) hairpinElsewhere(p *walk.Packet, a, b walk.Result) bool {
 	from := p.Source.Addr()
-	return s.isElsewhere(from) && a.WithoutHairpin(from).Equal(b.WithoutHairpin(from))
+	return s.isElsewhere(from) && walktest.WithoutHairpin(a, from).Equal(walktest.WithoutHairpin(b, from))
 }
 
 // isElsewhere reports whether an endpoint on another node has the address.

@@ -92,19 +92,17 @@ type pinned struct {
 
 // watch is the process: it answers each line with the gaps since the last one, until its input ends.
 func watch(in io.Reader, out io.Writer) error {
-	var allowed unix.CPUSet
-	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
-		return fmt.Errorf("sched_getaffinity: %w", err)
+	cpus, err := CPUs()
+	if err != nil {
+		return err
 	}
-	runtime.GOMAXPROCS(allowed.Count() + 1) // each thread runs as soon as the kernel lets it
+	runtime.GOMAXPROCS(len(cpus) + 1) // each thread runs as soon as the kernel lets it
 	var threads []*pinned
-	for cpu := 0; len(threads) < allowed.Count(); cpu++ {
-		if allowed.IsSet(cpu) {
-			p := &pinned{cpu: cpu}
-			p.due.Store(monotonic())
-			threads = append(threads, p)
-			go p.run()
-		}
+	for _, cpu := range cpus {
+		p := &pinned{cpu: cpu}
+		p.due.Store(monotonic())
+		threads = append(threads, p)
+		go p.run()
 	}
 	encoder := json.NewEncoder(out)
 	for lines := bufio.NewScanner(in); lines.Scan(); {
@@ -126,10 +124,7 @@ func (p *pinned) read() time.Duration {
 
 // run ends the process if it cannot go on.
 func (p *pinned) run() {
-	runtime.LockOSThread()
-	var own unix.CPUSet
-	own.Set(p.cpu)
-	err := unix.SchedSetaffinity(0, &own)
+	_, err := Pin(p.cpu)
 	for err == nil || err == unix.EINTR {
 		due := unix.NsecToTimespec(p.due.Load())
 		err = unix.ClockNanosleep(unix.CLOCK_MONOTONIC, unix.TIMER_ABSTIME, &due, nil)

@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"strings"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -88,28 +87,6 @@ func MeasureLoops(ctx context.Context) ([]Loop, error) {
 	}
 	rules, err := ruleLoops(ctx)
 	return append(loops, rules...), err
-}
-
-// memoryRing is the number of indices that MemoryLoad follows: 16 MiB, more than the caches of one core hold.
-const memoryRing = 4 << 20
-
-// MemoryLoad returns the time of one load from memory whose address is known only after the one before: the mean of many, in
-// seconds. On a shared machine it varies with what others do there.
-func MemoryLoad() (seconds float64, err error) {
-	b, err := unix.Mmap(-1, 0, 4*memoryRing, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
-	if err != nil {
-		return 0, fmt.Errorf("map memory: %w", err)
-	}
-	ring, at := unsafe.Slice((*uint32)(unsafe.Pointer(&b[0])), memoryRing), uint32(0)
-	fillRing(ring)
-	const loads = 100_000
-	seconds = timed(func() {
-		for range loads {
-			at = ring[at]
-		}
-	}) / loads
-	b[0] = byte(at)
-	return seconds, unix.Munmap(b)
 }
 
 // touchPages makes the kernel hand out pages one by one.

@@ -175,7 +175,7 @@ func TestHostileRecords(t *testing.T) {
 		if _, err := Find(dir, ""); err == nil || !strings.Contains(err.Error(), "control characters") {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err := raw.WriteRun(dir, raw.Run{}); err != nil {
+		if err := os.WriteFile(path, []byte("{}\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -64,17 +64,6 @@ type Result struct {
 	Crossed  Crossed
 }
 
-// WithoutHairpin returns the result as if packets that go back to their source were not masqueraded.
-func (v Result) WithoutHairpin(source netip.Addr) Result {
-	v.Outcomes = slices.Clone(v.Outcomes)
-	for i := range v.Outcomes {
-		if v.Outcomes[i].To.Addr() == source {
-			v.Outcomes[i].Masquerade = false
-		}
-	}
-	return v
-}
-
 // Crossed counts the rules that a packet crosses: those that the kernel evaluates, matching or not. Each number is the
 // largest of all possible paths.
 type Crossed struct {
