@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"synclab/bench/lab/profile"
 	"synclab/bench/raw"
@@ -119,7 +120,7 @@ func (v *Value) measure(c *records.Collection, e published.Expectation) error {
 	if !known {
 		return fmt.Errorf("there is no figure %s", e.Figure)
 	}
-	of, services, err := at(c, f.Name, e.Of)
+	of, services, err := at(c, f.Name, e.Detail, e.Of)
 	if err != nil {
 		return err
 	}
@@ -128,7 +129,7 @@ func (v *Value) measure(c *records.Collection, e published.Expectation) error {
 	if e.Over == nil {
 		return nil
 	}
-	over, less, err := at(c, f.Name, e.Over)
+	over, less, err := at(c, f.Name, e.Detail, e.Over)
 	if err != nil {
 		return err
 	}
@@ -174,33 +175,34 @@ func matches(p *published.Place, cell records.Cell) bool {
 	return cell.Params[raw.ProfileField] != raw.ProfileOn
 }
 
-// at returns a figure at a place, and the Services there. Of a figure that there is several times, such as one for each
-// fault, it is the first.
-func at(c *records.Collection, name string, p *published.Place) (*estimate.Estimate, int, error) {
-	found := false
-	for one, samples := range c.Each() {
-		if matches(p, samples.Cell) && (p.Subject == "" || p.Subject == one.Subject) {
-			if found {
-				return nil, 0, fmt.Errorf("the claim does not say which of several sizes or subjects it is about")
-			}
-			found = true
-		}
-	}
+// at returns a figure at a place, and the Services there. A figure that there is several times, such as one for each fault, has a
+// detail, and the claim says which one.
+func at(c *records.Collection, name, detail string, p *published.Place) (*estimate.Estimate, int, error) {
+	var of *records.Samples
 	for one, samples := range c.Each() {
 		if !matches(p, samples.Cell) || p.Subject != "" && p.Subject != one.Subject {
 			continue
 		}
-		source := comparison.SourceOf([]*records.Samples{samples})
-		for _, f := range comparison.RunFigures(samples) {
-			if f.Name != name {
-				continue
-			}
-			if e := f.Of(samples, source, comparison.ExceededOf(samples)); e != nil {
-				return e, samples.Cell.Services, nil
+		if of != nil {
+			return nil, 0, fmt.Errorf("the claim does not say which of several sizes or subjects it is about")
+		}
+		of = samples
+	}
+	if of == nil {
+		return nil, 0, fmt.Errorf("%s was not measured", name)
+	}
+	var found []*estimate.Estimate
+	for _, f := range comparison.RunFigures(of) {
+		if f.Name == name && strings.Contains(f.Detail, detail) {
+			if e := f.Of(of, comparison.SourceOf([]*records.Samples{of}), comparison.ExceededOf(of)); e != nil {
+				found = append(found, e)
 			}
 		}
 	}
-	return nil, 0, fmt.Errorf("%s was not measured", name)
+	if len(found) != 1 {
+		return nil, 0, fmt.Errorf("there are %d %s: the claim needs the detail of one", len(found), name)
+	}
+	return found[0], of.Cell.Services, nil
 }
 
 // share sets a function's share of a sync's time.

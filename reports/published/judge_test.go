@@ -91,3 +91,16 @@ func TestVerdictOfInterval(t *testing.T) {
 		}
 	}
 }
+
+// A run with several faults has a time to recover for each: the claim says which one, or gets no verdict.
+func TestDetail(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	reportstest.FaultRun(reportstest.StreamModels[:1], 100, 1, 20).Write(t, dir)
+	place := &published.Place{}
+	for detail, want := range map[string]Verdict{"clock-step": Agrees, "": Cannot, "no such fault": Cannot} {
+		claim := &published.Claim{Name: "c", Expect: []published.Expectation{{Say: "recovery", Figure: "fault_repaired", Detail: detail, Of: place, To: 100}}}
+		if r, err := Judge(claim, dir); err != nil || r.Verdict != want {
+			t.Errorf("%q: %+v, %v; want %s", detail, r, err, want)
+		}
+	}
+}

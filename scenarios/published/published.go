@@ -49,6 +49,7 @@ type Expectation struct {
 	// Figure is one of reports/comparison; its value is that of Of, or Of divided by Over. With Growth, it is the exponent of
 	// the growth from Over to Of with their Services.
 	Figure   string
+	Detail   string // part of the figure's detail, such as its fault, if there are several
 	Of, Over *Place
 	Growth   bool
 	// Function instead of Figure: its share of the time of one Kind of sync, in the profile of Of; of the kernel's time, or
