@@ -163,15 +163,6 @@ race: deps ## run the tests under the race detector (needs a C compiler)
 bench: deps ## run the Go benchmarks; the output is for benchstat
 	go test -run '^$$' -bench . -benchmem ./bench/...
 
-# The kernel's part of a partial sync does not fit a benchmark of half a million endpoints but with nftables.
-.PHONY: growth
-growth: deps build ## run the Go benchmarks of plan, encode and syncs, and print how they grow (REPS results each)
-	mkdir -p runs
-	go test -run '^$$' -bench '^Benchmark(Plan|Encode)$$' -benchmem -count $(or $(REPS),3) -timeout 4h ./bench -sizes 1000,10000,50000 | tee runs/growth.txt
-	go test -run '^$$' -bench '^Benchmark(FullSync|PartialSync)$$' -benchmem -count $(or $(REPS),3) -timeout 4h ./bench -sizes 1000,10000 | tee -a runs/growth.txt
-	go test -run '^$$' -bench '^Benchmark(FullSync|PartialSync)$$/^backend=nftables$$' -benchmem -count $(or $(REPS),3) -timeout 4h ./bench -sizes 50000 | tee -a runs/growth.txt
-	bin/synclab report --bench runs/growth.txt
-
 .PHONY: image
 image: ## build an OCI image in bin/image, with its tools, kube-proxy and a kernel, without a container daemon (needs mmdebstrap)
 	go run ./scripts/image -out bin/image

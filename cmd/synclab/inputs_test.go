@@ -93,7 +93,7 @@ func TestInputsAreRegular(t *testing.T) {
 	of := func(file string) [][]string {
 		return [][]string{
 			{"run", file}, {"rules", "-f", file}, {"rules", "cold-start", "--proxy-config", file}, {"run", "cold-start", "--exec-config", file},
-			{"report", "--bench", file}, {"plan", "--churn-from", file}, {"capture", "-o", "-", "--kubeconfig", file},
+			{"plan", "--churn-from", file}, {"capture", "-o", "-", "--kubeconfig", file},
 		}
 	}
 	for _, file := range []string{at("fifo.yaml"), at("zero.yaml")} {

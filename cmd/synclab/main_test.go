@@ -157,7 +157,6 @@ func TestUsageErrors(t *testing.T) {
 		{"describe nothing", []string{"scenarios", "describe"}, []string{"missing argument: a scenario"}},
 		{"format", []string{"version", "-o", "xml"}, []string{"want table, json, yaml"}},
 		{"argument", []string{"version", "now"}, []string{`takes no argument, got "now"`}},
-		{"export of benchmarks", []string{"report", "--bench", "-", "-o", "perfdash"}, []string{"-o perfdash is for runs"}},
 		{"export as data of another command", []string{"version", "-o", "openmetrics"}, []string{"want table, json, yaml"}},
 		{"report of a broken run", []string{"report", brokenRun}, []string{"run.json:2: unexpected end of JSON input"}},
 		{"report of no run", []string{"report", dir}, []string{dir + " is not the folder of a run"}},

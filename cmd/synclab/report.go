@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"synclab/bench/outfile"
 	"synclab/bench/raw"
 	"synclab/cmd/synclab/terminal"
 	"synclab/reports"
@@ -45,11 +43,7 @@ to another user, the report is in synclab-report-NAME in the current one. For a 
 folder it makes the plan's page.
 
 Shards of a sweep, or the folder that contains them, are one run. The report names
-missing shards. It refuses shards that do not belong together.
-
-With --bench it reads the output of Go benchmarks instead. It prints how each grows
-with its parameter services: exponents over all sizes and between neighbouring
-sizes, with 95 % intervals from six results on.`,
+missing shards. It refuses shards that do not belong together.`,
 		Example: `  synclab report
   synclab report runs/before runs/after --out runs/comparison
   synclab report sweep/shard-*
@@ -57,8 +51,7 @@ sizes, with 95 % intervals from six results on.`,
   synclab report runs/before -o json
   synclab report runs/before -o openmetrics        # for Prometheus; -o perfdash for PerfDash
   synclab report runs/plan-1                       # the page of a plan
-  synclab report --atlas runs/large runs/packets   # a table for each question, as Markdown
-  go test -run '^$' -bench Sync -count 3 ./bench | synclab report --bench -`,
+  synclab report --atlas runs/large runs/packets   # a table for each question, as Markdown`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, s, args) },
 	}
 	f.register(cmd)
@@ -70,7 +63,6 @@ sizes, with 95 % intervals from six results on.`,
 type reportFlags struct {
 	format    terminal.Format
 	out       string
-	bench     string
 	fullSync  time.Duration
 	npl       time.Duration
 	packetP99 time.Duration
@@ -82,7 +74,6 @@ func (f *reportFlags) register(cmd *cobra.Command) {
 	f.format.Register(cmd, slices.Sorted(maps.Keys(exports))...)
 	flags := cmd.Flags()
 	registerOut(cmd, &f.out, nil, "report", "the first run's, if it is yours")
-	flags.StringVar(&f.bench, "bench", "", "`file` with the output of go test -bench, or - for stdin: print growth exponents")
 	flags.BoolVar(&f.atlas, "atlas", false, "print a table for each question, with the subjects of all RUNs as columns, as Markdown")
 	flags.BoolVar(&f.noPNG, "no-png", false, "draw SVG only")
 	for _, slo := range []struct {
@@ -97,7 +88,7 @@ func (f *reportFlags) register(cmd *cobra.Command) {
 	} {
 		flags.DurationVar(slo.to, slo.name, comparison.Duration(slo.usual), "SLO: "+slo.what+"; a `time`")
 	}
-	cmd.MarkFlagsMutuallyExclusive("bench", "out", "atlas")
+	cmd.MarkFlagsMutuallyExclusive("out", "atlas")
 	cmd.MarkFlagsMutuallyExclusive("output", "atlas")
 }
 
@@ -113,16 +104,9 @@ func (f *reportFlags) options(cmd *cobra.Command) (reports.Options, error) {
 
 func (f *reportFlags) run(cmd *cobra.Command, s streams, dirs []string) error {
 	options, err := f.options(cmd)
-	exported := exports[string(f.format)] != nil
 	switch {
 	case err != nil:
 		return err
-	case exported && f.bench != "":
-		return badUsage(cmd, "-o %s is for runs: it has no meaning with --bench", f.format)
-	case f.bench != "" && len(dirs) > 0:
-		return badUsage(cmd, "--bench prints growth: it takes no run")
-	case f.bench != "":
-		return benchGrowth(cmd.Context(), s, f.bench, f.format)
 	case len(dirs) == 0:
 		newest, err := newestRun(raw.RunsFolder)
 		if err != nil {
@@ -130,7 +114,7 @@ func (f *reportFlags) run(cmd *cobra.Command, s streams, dirs []string) error {
 		}
 		dirs = []string{newest}
 	}
-	if len(dirs) == 1 && !exported && plan.HasAnswer(dirs[0]) {
+	if len(dirs) == 1 && exports[string(f.format)] == nil && plan.HasAnswer(dirs[0]) {
 		return planReport(s, dirs[0], f.out, f.format, options)
 	}
 	for _, dir := range dirs {
@@ -227,24 +211,6 @@ func indexPage(s streams, folder, out string) error {
 	}
 	_, err = fmt.Fprintf(s.out, "\npage: %s\n", file)
 	return err
-}
-
-// benchGrowth prints how the benchmarks in a file grow with the number of Services.
-func benchGrowth(ctx context.Context, s streams, file string, format terminal.Format) error {
-	in := outfile.Interruptible(ctx, s.in)
-	if file != "-" {
-		f, err := outfile.OpenInput(ctx, file)
-		if err != nil {
-			return badInput(fmt.Errorf("--bench: %w", err))
-		}
-		defer f.Close()
-		in = f
-	}
-	all, err := reports.ReadBenchGrowth(in, file)
-	if err != nil {
-		return badInput(fmt.Errorf("--bench: %w", err))
-	}
-	return format.Write(s.out, all, func(w io.Writer) error { return reports.WriteBenchGrowth(w, all) })
 }
 
 // completeRuns offers the runs in runs/, the newest first. If none fits, it offers folders.
