@@ -121,6 +121,7 @@ type planInput struct {
 	asked         plan.Cluster
 	timeout       time.Duration
 	minSyncPeriod time.Duration
+	writers       bool // other programs write rules at the end of each cell
 	seed          uint64
 	without       int // node ports that copies lack, at most
 	largest       int // Services of the largest cell so far
@@ -231,6 +232,10 @@ func (in *planInput) cell(size int) (s scenarios.Scenario, objects *sim.Objects,
 	if c.Churn.NodeLosses > 0 {
 		s.Steps = append(s.Steps, scenarios.Step{NodeLoss: &scenarios.NodeLoss{Nodes: 1}}, settle)
 	}
+	if in.writers { // last, since they cost the proxier something too
+		s.Steps = append(s.Steps, scenarios.Step{Fault: &scenarios.Fault{Kind: scenarios.FaultWriter, For: time.Hour}},
+			scenarios.Step{Restart: &scenarios.Restart{}}, settle, scenarios.Step{Fault: &scenarios.Fault{Kind: scenarios.FaultClear}})
+	}
 	s.SetTimeouts(in.timeout)
 	return s, objects, nil
 }
@@ -265,7 +270,7 @@ func (in *planInput) key(ctx context.Context, q *plan.Question, base scenarios.S
 	churn := q.Asked.Churn
 	rate := func(v float64) string { return fmt.Sprintf("%.9g", v/float64(q.Asked.Services)) }
 	if err := json.NewEncoder(h).Encode([]any{base.Shape, base.Proxy, cfg, q.Seed, rate(churn.Endpoints + churn.Services), rate(churn.Rollouts), rate(churn.NodeLosses), rate(float64(q.Asked.Nodes)),
-		machine.DetectVersions(ctx), machine.DetectMachine(), own, kubeProxy, execConfig, execEnv, profile}); err != nil {
+		machine.DetectVersions(ctx), machine.DetectMachine(), own, kubeProxy, execConfig, execEnv, profile, in.writers}); err != nil {
 		return "", err
 	}
 	if in.objects != nil {

@@ -75,6 +75,26 @@ type seen struct {
 	stopped            *raw.Record
 }
 
+// beforeWriters returns the records without those of the steps in which other programs write rules, and their longest write. How
+// much memory the subject took is known at the end only.
+func beforeWriters(records []raw.Record) (before []raw.Record, wait float64) {
+	first := math.MaxInt
+	for _, r := range records {
+		if r.Metric == raw.WriterWait {
+			wait = max(wait, r.Value)
+			step, _ := scenarios.StepOf(r.Fault)
+			first = min(first, step)
+		}
+	}
+	if first == math.MaxInt {
+		return records, 0
+	}
+	return slices.DeleteFunc(slices.Clone(records), func(r raw.Record) bool {
+		step, _ := scenarios.StepOf(r.Step)
+		return step >= first && r.Metric != raw.PeakRSS && r.Metric != raw.ChildPeakRSS
+	}), wait
+}
+
 func sortOut(c *Cell, records []raw.Record) (s seen) {
 	last := 0
 	for i := range records {
@@ -124,7 +144,8 @@ func sortOut(c *Cell, records []raw.Record) (s seen) {
 // ReadCell reads and judges one repetition. An error says why it is not judged.
 func ReadCell(q *Question, from bench.PlanCell) (Cell, error) {
 	c := Cell{Subject: from.Subject, Size: from.Size, Setting: from.Setting, Rep: from.Rep, Values: map[string]Value{}, Took: from.Took().Seconds()}
-	s := sortOut(&c, from.Records)
+	records, wait := beforeWriters(from.Records)
+	s := sortOut(&c, records)
 	if s.stopped != nil && s.stopped.Unit == "count" {
 		return c, errors.New(s.stopped.Error)
 	}
@@ -142,7 +163,10 @@ func ReadCell(q *Question, from bench.PlanCell) (Cell, error) {
 	if q.SLOs.Stall > 0 && s.stall > 0 {
 		c.Values[Stall] = Value{V: s.stall}
 	}
-	c.syncs(&s, from.Records)
+	if q.SLOs.WriteWait > 0 && wait > 0 {
+		c.Values[WriteWait] = Value{V: wait}
+	}
+	c.syncs(&s, records)
 	if err := c.changes(q, &cluster, &s); err != nil {
 		return c, err
 	}

@@ -240,7 +240,9 @@ func metText(met bool) string {
 func (a *Answer) cellsSection() doc.Section {
 	out := doc.Section{ID: "cells", Title: "Every repetition", Short: "Repetitions", Dense: true}
 	t := &doc.Table{Columns: []doc.Column{{Name: "Subject"}, {Name: "Services", Numeric: true, Row: true}, {Name: "minSyncPeriod", Row: true}, {Name: "Repetition", Numeric: true, Row: true}}}
-	shown := slices.DeleteFunc(slices.Clone(slos), func(one slo) bool { return one.name == Stall && one.bound(a.Question.SLOs) == 0 })
+	shown := slices.DeleteFunc(slices.Clone(slos), func(one slo) bool {
+		return (one.name == Stall || one.name == WriteWait) && one.bound(a.Question.SLOs) == 0
+	})
 	for _, one := range shown {
 		t.Columns = append(t.Columns, doc.Column{Name: doc.UpperFirst(one.text), Short: one.short, Numeric: true})
 	}

@@ -313,7 +313,6 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestStoppedAt: only at the start and at changes of the asked rate does a subject that is stopped violate the SLO of that step.
 // The longest time that another process could not run, by the watchdog or by the kernel's log, is judged if the plan asks.
 func TestStall(t *testing.T) {
 	for _, c := range []struct {
@@ -334,6 +333,32 @@ func TestStall(t *testing.T) {
 	}
 }
 
+// The longest write of another program is judged if the plan asks, and what its steps cost the subject counts for nothing else.
+func TestWriteWait(t *testing.T) {
+	for slo, want := range map[float64]string{1: WriteWait, 3: ""} {
+		q := question(nftables.name)
+		q.SLOs.WriteWait = slo
+		of := func(step, fault string, metric raw.Metric, value float64) raw.Record {
+			return raw.Record{Params: map[string]string{raw.PlanSizeField: "1000"}, Subject: nftables.name, Rep: 1, Step: step, Fault: fault, Metric: metric, Value: value, Unit: "s"}
+		}
+		records := nftables.records(1000, 1, "", 1)
+		without, err := ReadCell(&q, bench.PlanCells(records)[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		records = append(records, of("9:fault", "9:fault writer", raw.WriterWait, 0.1), of("10:restart", "9:fault writer", raw.WriterWait, 2),
+			of("11:settle", "", raw.FullSync, 100), of("11:settle", "", raw.ColdStart, 100), of("11:settle", "", raw.SubjectCPU, 100))
+		cell, err := ReadCell(&q, bench.PlanCells(records)[0])
+		if err != nil || strings.Join(cell.Violated, ",") != want || cell.Values[WriteWait].V != 2 {
+			t.Errorf("%v s: violated %v, %+v, %v", slo, cell.Violated, cell.Values, err)
+		}
+		if *cell.FullSync != *without.FullSync || cell.Values[Start] != without.Values[Start] || cell.Values[CPU] != without.Values[CPU] {
+			t.Errorf("with writers %+v, without %+v", cell, without)
+		}
+	}
+}
+
+// TestStoppedAt: only at the start and at changes of the asked rate does a subject that is stopped violate the SLO of that step.
 func TestStoppedAt(t *testing.T) {
 	q := question(legacy.name)
 	for _, c := range []struct {
