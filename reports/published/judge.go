@@ -13,6 +13,7 @@ import (
 	"synclab/reports/estimate"
 	"synclab/reports/profiles"
 	"synclab/reports/records"
+	"synclab/scenarios"
 	"synclab/scenarios/published"
 )
 
@@ -26,6 +27,8 @@ const (
 	Cannot  Verdict = "cannot run here"
 	// Undecided: the interval of the measured value crosses a bound, or a subject was stopped.
 	Undecided Verdict = "undecided"
+	// Shown: no value was published that this one could be compared with.
+	Shown Verdict = "no bound published"
 )
 
 // Result is what became of a claim.
@@ -55,7 +58,7 @@ type Value struct {
 	// AtLeast and AtMost: a subject was stopped, so that the value is a bound.
 	AtLeast bool `json:"at_least,omitempty"`
 	AtMost  bool `json:"at_most,omitempty"`
-	// Verdict is Agrees, Differs or Undecided.
+	// Verdict is any but Cannot.
 	Verdict Verdict `json:"verdict"`
 }
 
@@ -71,21 +74,39 @@ func Judge(c *published.Claim, dir string) (Result, error) {
 		return Result{}, err
 	}
 	collected := records.Collect([]*records.Run{run})
-	r := Result{Claim: c, Name: c.Name, Title: c.Title, Source: c.Source, Verdict: Agrees, Folder: dir}
+	r := Result{Claim: c, Name: c.Name, Title: c.Title, Source: c.Source, Verdict: Shown, Folder: dir}
 	for _, e := range c.Expect {
 		v := Value{Say: e.Say, Published: e.Published, From: e.From, To: e.To}
-		if err := v.measure(collected, e); err != nil {
+		if err := v.measure(inStep(run, e.Step, collected), e); err != nil {
 			return CannotRun(c, fmt.Sprintf("%s: %v", e.Say, err)), nil
 		}
 		switch v.Verdict = v.verdict(); {
 		case v.Verdict == Differs:
 			r.Verdict, r.Why = Differs, c.Why
-		case v.Verdict == Undecided && r.Verdict == Agrees:
+		case v.Verdict == Undecided && r.Verdict != Differs:
 			r.Verdict = Undecided
+		case v.Verdict == Agrees && r.Verdict == Shown:
+			r.Verdict = Agrees
 		}
 		r.Values = append(r.Values, v)
 	}
 	return r, nil
+}
+
+// inStep returns the records of a kind of step and of the settle after it; without one, all.
+func inStep(run *records.Run, step string, all *records.Collection) *records.Collection {
+	if step == "" {
+		return all
+	}
+	part, last := *run, 0
+	part.Records = slices.DeleteFunc(slices.Clone(run.Records), func(r raw.Record) bool {
+		number, kind := scenarios.StepOf(r.Step)
+		if kind == step {
+			last = number
+		}
+		return last == 0 || number != last && number != last+1
+	})
+	return records.Collect([]*records.Run{&part})
 }
 
 // verdict compares what the value may be with the bounds: the measured value with its interval, which a stopped subject
@@ -103,6 +124,8 @@ func (v *Value) verdict() Verdict {
 		low = math.Inf(-1)
 	}
 	switch {
+	case v.From == 0 && v.To == 0:
+		return Shown
 	case low >= from && high <= to:
 		return Agrees
 	case high < from || low > to:

@@ -29,11 +29,11 @@ func (r Results) Document() *doc.Document {
 			if i > 0 {
 				name, title = doc.Text(""), doc.Text("")
 			}
-			t.Add(name, title, doc.Text(v.Say+": "+v.expected()), doc.Text(v.format(v.Published)), doc.Text(v.measured()), doc.Text(string(v.Verdict)))
+			t.Add(name, title, doc.Text(strings.TrimSuffix(v.Say+": "+v.expected(), ": ")), doc.Text(v.format(v.Published)), doc.Text(v.measured()), doc.Text(string(v.Verdict)))
 		}
 	}
 	var each []string
-	for _, v := range []Verdict{Agrees, Differs, Undecided, Cannot} {
+	for _, v := range []Verdict{Agrees, Differs, Undecided, Shown, Cannot} {
 		if counts[v] > 0 {
 			each = append(each, fmt.Sprintf("%d: %s", counts[v], v))
 		}
@@ -67,6 +67,8 @@ func (r Result) section() doc.Section {
 // expected writes the bounds.
 func (v Value) expected() string {
 	switch {
+	case v.Verdict == Shown:
+		return ""
 	case v.To == 0:
 		return "at least " + v.format(&v.From)
 	case v.From == 0:
@@ -94,7 +96,7 @@ func (v Value) measured() string {
 func (v Value) format(x *float64) string {
 	switch {
 	case x == nil:
-		return "–"
+		return ""
 	case v.Unit == "":
 		return diff.FineRatio(*x)
 	}

@@ -50,13 +50,15 @@ type Expectation struct {
 	// the growth from Over to Of with their Services.
 	Figure   string
 	Detail   string // part of the figure's detail, such as its fault, if there are several
+	Step     string // counts alone, with the settle after it: a kind of step, such as restart
 	Of, Over *Place
 	Growth   bool
 	// Function instead of Figure: its share of the time of one Kind of sync, in the profile of Of; of the kernel's time, or
 	// with All of the whole.
 	Function, Kind string
 	All            bool
-	// Published is the value of the source; nil: it has no number. From and To are the bounds of "agrees"; 0: none.
+	// Published is the value of the source; nil: it has no number. From and To are the bounds of "agrees"; 0: none. Without both,
+	// the value is only shown.
 	Published *float64
 	From, To  float64
 }
@@ -106,8 +108,10 @@ func parse(file string, text []byte) (*Claim, error) {
 	}
 	for i, e := range c.Expect {
 		switch {
-		case e.Say == "" || e.Of == nil || e.From == 0 && e.To == 0:
-			return nil, fmt.Errorf("%s: expect %d: wants say, of, and from or to", file, i)
+		case e.Say == "" || e.Of == nil:
+			return nil, fmt.Errorf("%s: expect %d: wants say and of", file, i)
+		case e.Published != nil && e.From == 0 && e.To == 0:
+			return nil, fmt.Errorf("%s: expect %d: a published value wants from or to", file, i)
 		case (e.Figure == "") == (e.Function == ""):
 			return nil, fmt.Errorf("%s: expect %d: wants a figure or a function", file, i)
 		case e.Function != "" && (!c.Profile || e.Kind == "" || e.Over != nil):
@@ -125,7 +129,7 @@ func (c *Claim) MakeScenario() (*scenarios.Scenario, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s.yaml: %w", c.Name, err)
 	}
-	s.Sweep = slices.Clone(c.Sweep)
+	s.Sweep, s.Targets = slices.Clone(c.Sweep), nil // targets have sizes of their own
 	if c.MaxTime > 0 {
 		s.SetTimeouts(c.MaxTime)
 	}
