@@ -53,7 +53,7 @@ func facts(s *sections.Summary) verdict.Facts {
 	if len(f.Moves) > 0 { // a run for moves is no comparison: each subject runs for a part of it
 		f.SLOs, f.Loads = nil, nil
 	} else if c := s.LargestComparison(); c != nil {
-		f.Modes, f.Pairs = modes(c), pairs(c)
+		f.Pairs = pairs(c)
 		f.Control = control(s)
 		if f.Rankings = packetRankings(s, verdict.Differs(f.Control)); f.Rankings == nil {
 			switch f.Best = best(c); {
@@ -401,81 +401,47 @@ func isMode(c *comparison.CellComparison, side comparison.Side) bool {
 	return side.Series != c.Baseline && plain(side) && plain(c.SideOf(c.Baseline))
 }
 
-// modes compares the other modes of kube-proxy with the baseline.
-func modes(c *comparison.CellComparison) (out []verdict.Mode) {
+// pairs compares each subject with its nearest baseline, and first what most readers run: the modes of kube-proxy.
+func pairs(c *comparison.CellComparison) (out []verdict.Pair) {
 	for _, side := range c.Sides {
-		if !isMode(c, side) {
-			continue
-		}
-		m := verdict.Mode{From: c.Baseline, To: side.Series, Size: placeOf(c), Observed: true}
-		for _, name := range comparison.Primary {
-			r := c.Ratio(side.Series, c.Baseline, name)
-			if r == nil || r.Words == "unknown" || comparison.FigureOf(name).Packet && c.Cell.InGuest() {
-				continue
-			}
-			text := doc.LowerFirst(comparison.FigureOf(name).Text)
-			m.Observed = m.Observed && r.Observed
-			if !r.Apart() {
-				m.Same = append(m.Same, text)
-				continue
-			}
-			text += " " + comparison.FigureValue(c.SideOf(c.Baseline).Figure(name), false) + " → " + comparison.FigureValue(side.Figure(name), false)
-			if !r.Observed { // few repetitions are values, not a ratio
-				text += " (" + strings.TrimSuffix(r.Words+", "+r.IntervalText(), ", ") + ")"
-			}
-			if r.Ratio < 1 {
-				m.Better = append(m.Better, text)
-			} else {
-				m.Worse = append(m.Worse, text)
-			}
-		}
-		if len(m.Better)+len(m.Worse)+len(m.Same) > 0 {
-			out = append(out, m)
+		if isMode(c, side) {
+			out = append(out, pair(c, side, c.Baseline))
 		}
 	}
-	return out
+	for _, side := range c.Compared() {
+		if !isMode(c, side) {
+			out = append(out, pair(c, side, c.Nearest(side)))
+		}
+	}
+	return slices.DeleteFunc(out, func(p verdict.Pair) bool { return len(p.Differences)+len(p.Same) == 0 })
 }
 
-// pairs compares each subject with its nearest baseline, but for the modes of kube-proxy.
-func pairs(c *comparison.CellComparison) []verdict.Pair {
-	var out []verdict.Pair
-	for _, side := range c.Compared() {
-		if isMode(c, side) {
+func pair(c *comparison.CellComparison, side comparison.Side, baseline string) verdict.Pair {
+	p := verdict.Pair{Series: side.Series, Baseline: baseline}
+	var observed []int // differences without intervals
+	for _, name := range comparison.Primary {
+		if comparison.FigureOf(name).Packet && c.Cell.InGuest() {
 			continue
 		}
-		baseline := c.Nearest(side)
-		p := verdict.Pair{Series: side.Series, Baseline: baseline}
-		var observed []int // differences without intervals
-		for _, name := range comparison.Primary {
-			if comparison.FigureOf(name).Packet && c.Cell.InGuest() {
-				continue
+		r := c.Ratio(side.Series, baseline, name)
+		text := doc.LowerFirst(comparison.FigureOf(name).Text)
+		switch {
+		case r == nil || r.Words == "unknown":
+		case r.Apart():
+			words := text + " " + r.Words    // its interval is in the table of the comparison
+			if r.Observed && r.Bound == "" { // values, since a ratio would say more than is known
+				observed = append(observed, len(p.Differences))
+				words = text + " " + comparison.FigureValue(side.Figure(name), false) + " against " + comparison.FigureValue(c.SideOf(baseline).Figure(name), false)
 			}
-			r := c.Ratio(side.Series, baseline, name)
-			text := doc.LowerFirst(comparison.FigureOf(name).Text)
-			switch {
-			case r == nil || r.Words == "unknown":
-			case r.Apart():
-				words := text + " " + r.Words
-				if interval := r.IntervalText(); interval != "" {
-					words += " (" + interval + ")"
-				}
-				if r.Observed && r.Bound == "" { // values, since a ratio would say more than is known
-					observed = append(observed, len(p.Differences))
-					words = text + " " + comparison.FigureValue(side.Figure(name), false) + " against " + comparison.FigureValue(c.SideOf(baseline).Figure(name), false)
-				}
-				p.Differences = append(p.Differences, words)
-			default:
-				p.Same = append(p.Same, text)
-			}
-		}
-		if p.Observed = len(observed) > 0 && len(observed) == len(p.Differences); !p.Observed {
-			for _, i := range observed {
-				p.Differences[i] += " (observed)"
-			}
-		}
-		if len(p.Differences)+len(p.Same) > 0 {
-			out = append(out, p)
+			p.Differences = append(p.Differences, words)
+		default:
+			p.Same = append(p.Same, text)
 		}
 	}
-	return out
+	if p.Observed = len(observed) > 0 && len(observed) == len(p.Differences); !p.Observed {
+		for _, i := range observed {
+			p.Differences[i] += " (observed)"
+		}
+	}
+	return p
 }

@@ -38,7 +38,6 @@ type Facts struct {
 	SLOs       []SLOResult
 	SLOSource  string // who set the SLOs
 	Control    Control
-	Modes      []Mode
 	Best       Best
 	Rankings   []Ranking
 	Pairs      []Pair
@@ -134,19 +133,12 @@ type Best struct {
 	Figures [][]string // of each series
 }
 
-// Pair compares a subject with its baseline. Differences are such as "reaction 18× faster (17–20×)".
+// Pair compares a subject with its baseline. Differences are such as "reaction 18× faster".
 type Pair struct {
 	Series, Baseline string
 	Differences      []string
 	Same             []string // figures without a shown difference
 	Observed         bool     // too few repetitions for intervals
-}
-
-// Mode is what another mode of kube-proxy changes. Better and Worse are such as "reaction 1.63 s → 279 ms (5.8× faster)".
-type Mode struct {
-	From, To, Size      string
-	Better, Worse, Same []string
-	Observed            bool // too few repetitions for intervals
 }
 
 // Growth is where a duration starts to grow faster than the number of Services.
@@ -159,7 +151,7 @@ type Growth struct {
 // Of returns the lines of the verdict, the most important first.
 func Of(f Facts) []doc.Line {
 	var out []doc.Line
-	for _, rule := range []func(Facts) []doc.Line{incomplete, moves, saturated, stopped, violated, stalled, faults, flows, answers, slos, modes, best, control, rankings, pairs, busy, growth} {
+	for _, rule := range []func(Facts) []doc.Line{incomplete, moves, saturated, stopped, violated, stalled, faults, flows, answers, slos, best, control, rankings, pairs, busy, growth} {
 		out = append(out, rule(f)...)
 	}
 	for i := range out {
@@ -217,7 +209,7 @@ func saturated(f Facts) (out []doc.Line) {
 		}
 		out = append(out, doc.Line{Level: doc.Bad, Text: text + "."})
 	}
-	return bounded(out)
+	return bounded(out, mostNamed)
 }
 
 func busy(f Facts) (out []doc.Line) {
@@ -226,14 +218,14 @@ func busy(f Facts) (out []doc.Line) {
 			out = append(out, doc.Line{Level: doc.Care, Text: fmt.Sprintf("%s is busy with syncs %s of the time at %s: there is little room for more changes.", l.Series, percent(l.Busy), l.Size)})
 		}
 	}
-	return bounded(out)
+	return bounded(out, mostNamed)
 }
 
 func stopped(f Facts) (out []doc.Line) {
 	for _, text := range f.Stopped {
 		out = append(out, doc.Line{Level: doc.Bad, Text: text + "."})
 	}
-	return bounded(out)
+	return bounded(out, mostNamed)
 }
 
 func violated(f Facts) (out []doc.Line) {
@@ -336,7 +328,7 @@ func flows(f Facts) (out []doc.Line) {
 			out = append(out, doc.Line{Level: doc.Bad, Text: one.Series + ": " + doc.JoinWords(parts) + "."})
 		}
 	}
-	out = bounded(out)
+	out = bounded(out, mostNamed)
 	if len(around) > 0 {
 		out = append(out, doc.Line{Level: doc.Care, Text: "New flows that failed between a fault and the recovery: " + strings.Join(around, ", ") + "."})
 	}
@@ -435,7 +427,7 @@ func slos(f Facts) (out []doc.Line) {
 	for _, text := range over {
 		out = append(out, doc.Line{Level: doc.Bad, Text: text + "."})
 	}
-	out = bounded(out)
+	out = bounded(out, mostNamed)
 	if len(limited) > 0 {
 		out = append(out, doc.Line{Level: doc.Bad, Text: "SLOs are met only up to a size: " + strings.Join(limited, "; ") + "."})
 	}
@@ -469,35 +461,6 @@ func control(f Facts) []doc.Line {
 	return []doc.Line{{Level: doc.Care, Text: fmt.Sprintf("The control differs between the subjects: a packet of an established flow, which no rule concerns, takes %s to %s. "+
 		"So does the machine's part of every round trip: do not compare handshakes and echoes between subjects of this run, only along the positions of one.",
 		doc.Format(f.Control.Least, "s"), doc.Format(f.Control.Most, "s"))}}
-}
-
-// modes begins with what most readers run: kube-proxy, and what another mode of it would change.
-func modes(f Facts) (out []doc.Line) {
-	for _, m := range f.Modes {
-		observed := ""
-		if m.Observed {
-			observed = " (observed in too few repetitions for intervals)"
-		}
-		if len(m.Better)+len(m.Worse) == 0 {
-			if !m.Observed {
-				out = append(out, doc.Line{Level: doc.Info, Text: fmt.Sprintf("Between %s and %s, the mode does not show at %s: no difference in %s.", m.From, m.To, m.Size, doc.JoinWords(m.Same))})
-			}
-			continue
-		}
-		var parts []string
-		if len(m.Better) > 0 {
-			parts = append(parts, "gains "+strings.Join(m.Better, ", "))
-		}
-		if len(m.Worse) > 0 {
-			parts = append(parts, "costs "+strings.Join(m.Worse, ", "))
-		}
-		text := fmt.Sprintf("From %s to %s at %s: %s%s", m.From, m.To, m.Size, strings.Join(parts, "; "), observed)
-		if len(m.Same) > 0 {
-			text += "; no difference shown in " + doc.JoinWords(m.Same)
-		}
-		out = append(out, doc.Line{Level: doc.Info, Text: text + "."})
-	}
-	return bounded(out)
 }
 
 func best(f Facts) []doc.Line {
@@ -541,7 +504,7 @@ func pairs(f Facts) (out []doc.Line) {
 		text += strings.Join(parts, "; ")
 		out = append(out, doc.Line{Level: doc.Info, Text: text + "."})
 	}
-	return bounded(out)
+	return bounded(out, 2*mostNamed)
 }
 
 func growth(f Facts) (out []doc.Line) {
@@ -560,10 +523,10 @@ func growth(f Facts) (out []doc.Line) {
 }
 
 // bounded keeps the first lines of one kind, and says how many there are more.
-func bounded(lines []doc.Line) []doc.Line {
-	if more := len(lines) - mostNamed; more > 0 {
-		lines[mostNamed-1].Text += fmt.Sprintf(" And %d more: see below.", more)
-		return lines[:mostNamed]
+func bounded(lines []doc.Line, most int) []doc.Line {
+	if more := len(lines) - most; more > 0 {
+		lines[most-1].Text += fmt.Sprintf(" And %d more: see below.", more)
+		return lines[:most]
 	}
 	return lines
 }
