@@ -83,7 +83,7 @@ func Of(dirs []string) (*doc.Document, error) {
 	others := slices.DeleteFunc(slices.Clone(subjects), subject.IsKubeProxy)
 	subjects = slices.Concat(slices.DeleteFunc(subjects, func(s string) bool { return !subject.IsKubeProxy(s) }), others)
 	d := &doc.Document{Kind: "synclab atlas", Title: "Atlas", Subtitle: "Medians of the repetitions, ± their 95 % interval; with fewer than six repetitions, their range in brackets. " +
-		"~ means that no difference from kube-proxy on the same backend was shown, for kube-proxy itself from mode iptables. A size that names no scenario is of the first run's."}
+		"~ means that no difference from kube-proxy on the same backend was shown, for kube-proxy itself from kube-proxy/iptables-legacy; ranges that overlap show none. A size that names no scenario is of the first run's."}
 	for _, q := range questions {
 		if s, ok := q.section(rows, subjects); ok {
 			d.Sections = append(d.Sections, s)
@@ -131,8 +131,15 @@ func alike(c *comparison.CellComparison, series, figure string) bool {
 	if c == nil || !slices.ContainsFunc(c.Sides, func(s comparison.Side) bool { return s.Series == series }) {
 		return false
 	}
-	r := c.Ratio(series, c.Nearest(c.SideOf(series)), figure)
-	return r != nil && !r.Counted && !r.Apart()
+	side := c.SideOf(series)
+	baseline := c.Nearest(side)
+	r := c.Ratio(series, baseline, figure)
+	if r == nil || r.Counted {
+		return false
+	}
+	own, other := side.Figure(figure), c.SideOf(baseline).Figure(figure)
+	few := r.Observed && own.RangeLow != nil && other.RangeLow != nil
+	return !r.Apart() || few && *own.RangeLow <= *other.RangeHigh && *other.RangeLow <= *own.RangeHigh
 }
 
 // section is the question's table; false: no run answers it.
