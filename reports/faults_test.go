@@ -10,7 +10,7 @@ import (
 	"synclab/reports/sections"
 )
 
-// TestFaultWindow: all flows that begin between a fault and the recovery count. One that began before has met another fault.
+// TestFaultWindow: all flows that begin between a fault and the recovery count. One that began before may have met another fault.
 func TestFaultWindow(t *testing.T) {
 	flow := func(due, took float64, outcome string) raw.Record {
 		return raw.Record{Rep: 1, At: due, Metric: raw.Flow, Value: took, Unit: "s", Outcome: outcome}

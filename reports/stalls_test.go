@@ -48,16 +48,18 @@ func TestStalls(t *testing.T) {
 
 // A machine whose caches are slower beside one repetition than beside another is named, and one that is steady is not.
 func TestUnsteadyCaches(t *testing.T) {
-	const says = "one load from 4 MiB took 20.0 ns beside one repetition, and 50.0 ns beside another"
+	const says = "on CPU 1, one load from 4 MiB took 20.0 ns beside one repetition, and 50.0 ns beside another"
 	for slower, want := range map[float64]bool{50e-9: true, 30e-9: false} {
 		y := reportstest.StreamRun(reportstest.StreamModels[2:3], 2, 1, 200, 2)
 		y.Records = nil
 		for i, at := range []struct {
 			metric raw.Metric
+			kind   string
 			value  float64
 			rep    int
-		}{{raw.ColdStart, 2, 1}, {raw.CacheLoad, 18e-9, 1}, {raw.CacheLoad, 20e-9, 1}, {raw.ColdStart, 2, 2}, {raw.CacheLoad, slower, 2}} {
-			y.Records = append(y.Records, raw.Record{Metric: at.metric, Value: at.value, Unit: "s", At: float64(i), Subject: "kube-proxy/nftables", Services: 10, Endpoints: 2, Rep: at.rep})
+		}{{raw.ColdStart, "", 2, 1}, {raw.CacheLoad, "CPU 0", 150e-9, 1}, {raw.CacheLoad, "CPU 1", 18e-9, 1}, {raw.CacheLoad, "CPU 1", 20e-9, 1},
+			{raw.ColdStart, "", 2, 2}, {raw.CacheLoad, "CPU 0", 150e-9, 2}, {raw.CacheLoad, "CPU 1", slower, 2}} {
+			y.Records = append(y.Records, raw.Record{Metric: at.metric, Kind: at.kind, Value: at.value, Unit: "s", At: float64(i), Subject: "kube-proxy/nftables", Services: 10, Endpoints: 2, Rep: at.rep})
 		}
 		dir := t.TempDir()
 		_, markdown := outputs(t, dir, buildOf(t, y, dir, Options{NoPNG: true}))

@@ -56,6 +56,7 @@ func (r *Faults) fillConntrack(ctx context.Context, d *activeFault) error {
 	if d.Flows > 0 {
 		filler.most = d.Flows
 	}
+	d.began = r.Clock.Now() // flows may fail before the table is full
 	full, err := filler.fill(ctx)
 	if err != nil {
 		return err

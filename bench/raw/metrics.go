@@ -244,7 +244,7 @@ var (
 	// ScheduleGap is the longest time of a step for which a process of normal priority that was ready to run on a CPU, Kind,
 	// did not run. The lab's watchdog measures it, which stays on that CPU. Whatever ran there may be the cause.
 	ScheduleGap = metric("schedule_gap", "s", GroupSyncs, "longest time that another process could not run")
-	// CacheLoad is the time of one load from 4 MiB that CPU Kind had just read, at the start and at the end of a repetition. It is
+	// CacheLoad is the time of one load from 4 MiB that a CPU, Kind, had just read, at the start and at the end of a repetition. It is
 	// a control: no subject changes it, but other tenants of a shared machine do, since they share its last cache.
 	CacheLoad = metric("cache_load", "s", GroupSyncs, "one load from a cache of the machine")
 	// ChangesApplied are those of one step.

@@ -12,7 +12,7 @@ type SLOs struct {
 	Memory      uint64  `json:"memory,omitempty"`                          // peak of the proxier and its largest tool together, in bytes
 	Start       float64 `json:"start,omitempty"`                           // start of the process → every Service visible in the kernel
 	Stall       float64 `json:"stall,omitempty"`                           // longest time that another process cannot run; no default, since a busy machine has such times too
-	WriteWait   float64 `json:"write_wait,omitempty"`                      // longest write of rules by another program while the proxier restarts; no default: nodes differ in who writes
+	WriterWait  float64 `json:"writer_wait,omitempty"`                     // longest write of rules by another program while the proxier restarts; no default: nodes run different writers
 }
 
 // Kubernetes leaves the values of its own SLOs for network programming open. The defaults of latency and start are within the

@@ -165,7 +165,7 @@ var Figures = []Figure{
 }
 
 // Machine is no figure of a subject: it says how fast the machine's caches were beside it.
-var Machine = Figure{Name: string(raw.CacheLoad), Text: "Load from a cache", Unit: "s", Words: longer, Values: LargestOf(raw.CacheLoad)}
+var Machine = Figure{Name: string(raw.CacheLoad), Text: "Load from a cache", Unit: "s", Words: longer, Values: valuesOf(raw.CacheLoad)}
 
 // Compared are the figures that the subjects of a cell are compared by.
 var Compared = slices.DeleteFunc(slices.Clone(Figures), func(f Figure) bool { return f.OfRuns })

@@ -124,8 +124,8 @@ func faultEnd(c *records.Samples, name string, span faultSpan) float64 {
 	return end
 }
 
-// within reports whether a flow began between a fault and the recovery. One that began before has sent its packet, so that
-// what it lost is the loss of an earlier fault. The time of its record is when it was due.
+// within reports whether a flow began between a fault and the recovery. One that began before is left out: mostly an
+// earlier fault made it fail. The time of its record is when it was due.
 func within(spans []faultSpan, r records.Record) bool {
 	return slices.ContainsFunc(spans, func(s faultSpan) bool {
 		return s.of == records.Repetition{Run: r.Run, Rep: r.Rep} && r.At >= s.from && r.At <= s.to

@@ -2,12 +2,12 @@ package sections
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"text/template"
 
 	"synclab/bench/raw"
-	"synclab/reports/comparison"
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
 	"synclab/reports/records"
@@ -150,8 +150,8 @@ var (
 	rulesDiffer     = runTemplate(`{{.Series}} at {{number .Services}} Services: {{.Differ}} of {{.Compared}} rule counts differ from the expected numbers ` +
 		`(table {{.Table}}: the kernel has {{count .Kernel}}, expected are {{count .Expected}})`)
 	machinesDiffer = runTemplate(`run {{.Label}} differs from {{.First}} in {{join .What}}: compare with care`)
-	unsteady       = runTemplate(`the machine's caches were not equally free: one load from 4 MiB took {{.Least}} beside one repetition, and {{.Most}} beside another; ` +
-		`other tenants of the machine change that, and where the kernel walks long lists, durations change as much`)
+	unsteady       = runTemplate(`the machine's caches were not equally free: on {{.CPU}}, one load from 4 MiB took {{.Least}} beside one repetition, and {{.Most}} beside another. ` +
+		`Other tenants of the machine may be the cause. Durations may differ for the same reason`)
 	fewRepetitions = runTemplate(`{{plural .Groups "group"}} of durations have fewer than {{.Enough}} repetitions: they show the observed range, ` +
 		`without a 95 % interval; for intervals, use --reps {{.Enough}}`)
 	fewSizes   = runTemplate(`growth of {{.Label}} ({{.Series}}) is fitted to 2 sizes only`)
@@ -181,24 +181,43 @@ type warningWords struct {
 	Failed                int // syncs
 	Groups                int // of durations, with fewer than Enough repetitions
 	Enough                int
-	Least, Most           string // load from a cache
+	CPU, Least, Most      string // load from a cache
 }
 
 // unsteadyFrom is the ratio of loads from a cache from which durations of two repetitions do not compare.
-const unsteadyFrom = 2
+const unsteadyFrom = 2.0
 
-// unsteadyCaches warns of a machine whose caches were slower beside some repetitions than beside others.
+// unsteadyCaches warns of a CPU whose caches were slower beside some repetitions than beside others.
 func unsteadyCaches(c *records.Collection) []warning {
-	var all []float64
+	all, worst := map[string][]float64{}, warningWords{}
 	for _, samples := range c.Each() {
-		for _, values := range comparison.Machine.Values(samples, comparison.SameSource{}) {
-			all = append(all, values...)
+		beside := map[string]estimate.Sample{} // of each CPU
+		for _, r := range samples.Records {
+			if r.Metric == raw.CacheLoad {
+				of := records.Repetition{Run: r.Run, Rep: r.Rep}
+				if beside[r.Kind] == nil {
+					beside[r.Kind] = estimate.Sample{}
+				}
+				beside[r.Kind][of] = append(beside[r.Kind][of], r.Value)
+			}
+		}
+		for cpu, values := range beside {
+			for _, both := range values {
+				all[cpu] = append(all[cpu], slices.Max(both))
+			}
 		}
 	}
-	if len(all) == 0 || slices.Max(all) < unsteadyFrom*slices.Min(all) {
+	ratio := unsteadyFrom
+	for _, cpu := range slices.Sorted(maps.Keys(all)) {
+		if least, most := slices.Min(all[cpu]), slices.Max(all[cpu]); most >= ratio*least {
+			ratio = most / least
+			worst = warningWords{CPU: cpu, Least: doc.Format(least, "s"), Most: doc.Format(most, "s")}
+		}
+	}
+	if worst.CPU == "" {
 		return nil
 	}
-	return []warning{{text: doc.Sentence(unsteady, warningWords{Least: doc.Format(slices.Min(all), "s"), Most: doc.Format(slices.Max(all), "s")}), badge: "unsteady caches"}}
+	return []warning{{text: doc.Sentence(unsteady, worst), badge: "unsteady caches"}}
 }
 
 // ruleWords are the rule counts of a series in a cell. The last difference is the example.
