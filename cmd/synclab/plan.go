@@ -105,7 +105,8 @@ func newPlan(s streams) *cobra.Command {
 It begins with the cluster that is asked for, then halves or doubles it, up to four
 times, and narrows the limit down, for each subject, until --budget is used. Each size
 is measured: a cold start, memory, first packets, isolated changes, 15 seconds of
-changes at the rate of that size, and a burst. A repetition ends after its start or its
+changes at the rate of that size, a burst, and with --writer-wait a restart beside two
+programs that write rules. A repetition ends after its start or its
 packets if these violate their SLO. The answer says "measured" where three repetitions agree at both ends of the
 limit, else "observed". The latency of an hour, with its hourly full sync, is played in
 virtual time from measured syncs; so are the values of minSyncPeriod (for synclab's
@@ -318,7 +319,7 @@ func (f *planFlags) read(ctx context.Context, cmd *cobra.Command, s streams) (*p
 		return nil, badUsage(cmd, "%w", err)
 	}
 	p.input.asked, p.input.timeout, p.input.minSyncPeriod, p.input.seed = q.Asked, q.Timeout(), q.MinSyncPeriod, f.seed
-	p.input.writers = q.SLOs.WriteWait > 0
+	p.input.writers = q.SLOs.WriterWait > 0
 	base, objects, err := p.input.cell(q.Asked.Services)
 	if err != nil {
 		return nil, err
@@ -527,12 +528,12 @@ func checkSLOs(w io.Writer, a *plan.Answer) error {
 
 // sloFlags are the SLOs of a cluster.
 type sloFlags struct {
-	programming, firstPacket, firstSync, stall, writeWait time.Duration
-	cpu, memory                                           string
+	programming, firstPacket, firstSync, stall, writerWait time.Duration
+	cpu, memory                                            string
 }
 
 // sloNames are the flags.
-var sloNames = []string{"npl-p99", "first-packet-p99", "cpu", "memory", "first-sync", "stall", "write-wait"}
+var sloNames = []string{"npl-p99", "first-packet-p99", "cpu", "memory", "first-sync", "stall", "writer-wait"}
 
 func (f *sloFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
@@ -542,8 +543,8 @@ func (f *sloFlags) register(cmd *cobra.Command) {
 	flags.StringVar(&f.memory, "memory", resource.NewQuantity(int64(comparison.PlanSLOs.Memory), resource.BinarySI).String(), "SLO: peak memory `size` of the proxier and its largest tool together; 0: no SLO")
 	flags.DurationVar(&f.firstSync, "first-sync", comparison.Duration(comparison.PlanSLOs.Start), "SLO: longest time from the start of a proxier on empty tables until every Service is visible; a `time`, 0: no SLO")
 	flags.DurationVar(&f.stall, "stall", 0, "SLO: no other process is kept from running for longer on any CPU; a `time`, 0: no SLO. Other load of this machine counts too")
-	flags.DurationVar(&f.writeWait, "write-wait", 0, "SLO: while the proxier restarts, no call of iptables and no commit of nf_tables by another program takes longer; a `time`, 0: no SLO")
-	moreFlags(cmd, "stall", "write-wait")
+	flags.DurationVar(&f.writerWait, "writer-wait", 0, "SLO: while the proxier restarts, no call of iptables and no commit of nf_tables by another program takes longer; a `time`, 0: no SLO")
+	moreFlags(cmd, "stall", "writer-wait")
 }
 
 // leastMemory is the smallest plausible SLO for memory, in bytes: every program in Go needs more.
@@ -554,7 +555,7 @@ func (f *sloFlags) read(cmd *cobra.Command) (p comparison.SLOs, defaulted bool, 
 	for _, slo := range []struct {
 		flag string
 		time time.Duration
-	}{{"npl-p99", f.programming}, {"first-packet-p99", f.firstPacket}, {"first-sync", f.firstSync}, {"stall", f.stall}, {"write-wait", f.writeWait}} {
+	}{{"npl-p99", f.programming}, {"first-packet-p99", f.firstPacket}, {"first-sync", f.firstSync}, {"stall", f.stall}, {"writer-wait", f.writerWait}} {
 		if slo.time < 0 {
 			return p, false, badUsage(cmd, "--%s %v: want more than 0, or 0 for no SLO", slo.flag, slo.time)
 		}
@@ -573,7 +574,7 @@ func (f *sloFlags) read(cmd *cobra.Command) (p comparison.SLOs, defaulted bool, 
 		}
 		return p, false, badUsage(cmd, "--memory %s: too little for a proxier; want %dMi or more", f.memory, leastMemory>>20)
 	}
-	p = comparison.SLOs{Latency: f.programming.Seconds(), FirstPacket: f.firstPacket.Seconds(), CPU: cpu.AsApproximateFloat64(), Memory: uint64(memory.Value()), Start: f.firstSync.Seconds(), Stall: f.stall.Seconds(), WriteWait: f.writeWait.Seconds()}
+	p = comparison.SLOs{Latency: f.programming.Seconds(), FirstPacket: f.firstPacket.Seconds(), CPU: cpu.AsApproximateFloat64(), Memory: uint64(memory.Value()), Start: f.firstSync.Seconds(), Stall: f.stall.Seconds(), WriterWait: f.writerWait.Seconds()}
 	return p, !slices.ContainsFunc(sloNames, cmd.Flags().Changed), nil
 }
 

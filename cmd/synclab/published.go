@@ -37,10 +37,11 @@ func newPublished(s streams) *cobra.Command {
 with what it lets expect here. What machines share is compared: ratios, shapes and shares
 of functions, and no absolute times, unless a claim is about their order of magnitude.
 
-  agrees           every value, with its interval, is within the bounds that the claim names
-  differs          a value, with its interval, is outside of them
-  undecided        an interval crosses a bound, or a subject was stopped before it could
-  cannot run here  and why: a kernel, a tool or a mode is missing
+  agrees              every value, with its interval, is within the bounds that the claim names
+  differs             a value, with its interval, is outside of them
+  undecided           an interval crosses a bound, or a subject was stopped before it could
+  no bound published  the value is shown, and there is none to compare it with
+  cannot run here     and why: a kernel, a tool or a mode is missing
 
 Without a name it runs all. A claim that differs is a result: the exit status is 0.
 docs/published.md is its table.`,

@@ -75,22 +75,25 @@ type seen struct {
 	stopped            *raw.Record
 }
 
-// beforeWriters returns the records without those of the steps in which other programs write rules, and their longest write. How
-// much memory the subject took is known at the end only.
-func beforeWriters(records []raw.Record) (before []raw.Record, wait float64) {
+// beforeWriters returns the records without those of the steps in which other programs write rules, and the longest time that these
+// waited: at least so long if the subject was stopped meanwhile. How much memory the subject took is known at the end only.
+func beforeWriters(records []raw.Record) (before []raw.Record, wait Value) {
 	first := math.MaxInt
 	for _, r := range records {
-		if r.Metric == raw.WriterWait {
-			wait = max(wait, r.Value)
+		if r.Metric == raw.FaultDuration || r.Metric == raw.WriterWait { // a cell has no other fault
 			step, _ := scenarios.StepOf(r.Fault)
 			first = min(first, step)
 		}
+		if r.Metric == raw.WriterWait {
+			wait.V = max(wait.V, r.Value)
+		}
 	}
 	if first == math.MaxInt {
-		return records, 0
+		return records, wait
 	}
 	return slices.DeleteFunc(slices.Clone(records), func(r raw.Record) bool {
 		step, _ := scenarios.StepOf(r.Step)
+		wait.AtLeast = wait.AtLeast || step >= first && r.Metric == raw.Exceeded
 		return step >= first && r.Metric != raw.PeakRSS && r.Metric != raw.ChildPeakRSS
 	}), wait
 }
@@ -163,8 +166,8 @@ func ReadCell(q *Question, from bench.PlanCell) (Cell, error) {
 	if q.SLOs.Stall > 0 && s.stall > 0 {
 		c.Values[Stall] = Value{V: s.stall}
 	}
-	if q.SLOs.WriteWait > 0 && wait > 0 {
-		c.Values[WriteWait] = Value{V: wait}
+	if q.SLOs.WriterWait > 0 && wait.V > 0 {
+		c.Values[WriterWait] = wait
 	}
 	c.syncs(&s, records)
 	if err := c.changes(q, &cluster, &s); err != nil {
@@ -182,6 +185,8 @@ func ReadCell(q *Question, from bench.PlanCell) (Cell, error) {
 	kept := s.stopped != nil && s.own > 0 && s.stopped.Unit == "s" && !ofChanges(s.stopped.Step) && !during(s.stopped.Step, 0)
 	switch {
 	case len(c.Violated) > 0:
+	case wait.AtLeast:
+		return c, errors.New("the subject was stopped during its restart beside other writers")
 	case s.stopped != nil && !kept:
 		return c, fmt.Errorf("the subject was stopped before it violated an SLO: %s", s.stopped.Error)
 	case s.own == 0 || rate > 0 && len(s.churn) == 0:

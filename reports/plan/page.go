@@ -241,7 +241,7 @@ func (a *Answer) cellsSection() doc.Section {
 	out := doc.Section{ID: "cells", Title: "Every repetition", Short: "Repetitions", Dense: true}
 	t := &doc.Table{Columns: []doc.Column{{Name: "Subject"}, {Name: "Services", Numeric: true, Row: true}, {Name: "minSyncPeriod", Row: true}, {Name: "Repetition", Numeric: true, Row: true}}}
 	shown := slices.DeleteFunc(slices.Clone(slos), func(one slo) bool {
-		return (one.name == Stall || one.name == WriteWait) && one.bound(a.Question.SLOs) == 0
+		return (one.name == Stall || one.name == WriterWait) && one.bound(a.Question.SLOs) == 0
 	})
 	for _, one := range shown {
 		t.Columns = append(t.Columns, doc.Column{Name: doc.UpperFirst(one.text), Short: one.short, Numeric: true})
@@ -252,7 +252,7 @@ func (a *Answer) cellsSection() doc.Section {
 		for _, c := range s.Cells {
 			row := []doc.Cell{doc.Text(s.Name), doc.Int(c.Size), doc.Text(cmp.Or(c.Setting, a.Question.MinSyncPeriod.String())), doc.Int(c.Rep)}
 			for _, one := range shown {
-				cell := doc.NoneFor("not measured: the repetition ended before")
+				cell := doc.NoneFor("not measured, mostly since the repetition ended before")
 				if v, ok := c.Values[one.name]; ok {
 					cell = doc.Cell{Text: v.text(one), Value: doc.Exact(v.V), Loud: slices.Contains(c.Violated, one.name)}
 				}

@@ -333,11 +333,12 @@ func TestStall(t *testing.T) {
 	}
 }
 
-// The longest write of another program is judged if the plan asks, and what its steps cost the subject counts for nothing else.
-func TestWriteWait(t *testing.T) {
-	for slo, want := range map[float64]string{1: WriteWait, 3: ""} {
+// The longest write of another program is judged if the plan asks, and what its steps cost the subject counts for nothing else but peak
+// memory.
+func TestWriterWait(t *testing.T) {
+	for slo, want := range map[float64]string{1: WriterWait, 3: ""} {
 		q := question(nftables.name)
-		q.SLOs.WriteWait = slo
+		q.SLOs.WriterWait = slo
 		of := func(step, fault string, metric raw.Metric, value float64) raw.Record {
 			return raw.Record{Params: map[string]string{raw.PlanSizeField: "1000"}, Subject: nftables.name, Rep: 1, Step: step, Fault: fault, Metric: metric, Value: value, Unit: "s"}
 		}
@@ -349,8 +350,13 @@ func TestWriteWait(t *testing.T) {
 		records = append(records, of("9:fault", "9:fault writer", raw.WriterWait, 0.1), of("10:restart", "9:fault writer", raw.WriterWait, 2),
 			of("11:settle", "", raw.FullSync, 100), of("11:settle", "", raw.ColdStart, 100), of("11:settle", "", raw.SubjectCPU, 100))
 		cell, err := ReadCell(&q, bench.PlanCells(records)[0])
-		if err != nil || strings.Join(cell.Violated, ",") != want || cell.Values[WriteWait].V != 2 {
+		if err != nil || strings.Join(cell.Violated, ",") != want || cell.Values[WriterWait].V != 2 {
 			t.Errorf("%v s: violated %v, %+v, %v", slo, cell.Violated, cell.Values, err)
+		}
+		stopped := append(slices.Clone(records), of("11:settle", "", raw.Exceeded, 60))
+		cell, err = ReadCell(&q, bench.PlanCells(stopped)[0])
+		if (err == nil) != (want != "") || strings.Join(cell.Violated, ",") != want {
+			t.Errorf("%v s, stopped: violated %v, %v", slo, cell.Violated, err)
 		}
 		if *cell.FullSync != *without.FullSync || cell.Values[Start] != without.Values[Start] || cell.Values[CPU] != without.Values[CPU] {
 			t.Errorf("with writers %+v, without %+v", cell, without)

@@ -69,7 +69,7 @@ func (a *Answer) figures() (out []*figure.Figure) {
 		p.Add(limit)
 		f.Explain("SLO", limit)
 		p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = float64(slices.Min(sizes))/1.3, float64(slices.Max(sizes))*1.3, low/1.5, high*1.5
-		figure.LogAxis(&p.X, figure.TickCount)
+		figure.LogCountAxis(&p.X)
 		figure.LogAxis(&p.Y, func(v float64) string { return amount(one, figure.RoundTick(v)) })
 		f.Add(p, figure.PanelHeight-40)
 		out = append(out, f)

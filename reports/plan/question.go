@@ -140,7 +140,7 @@ const (
 	CPU         = "cpu"          // CPUs
 	Latency     = "latency"      // s
 	Stall       = "stall"        // s
-	WriteWait   = "write_wait"   // s
+	WriterWait  = "writer_wait"  // s
 )
 
 // slo is what the outputs say of an SLO.
@@ -156,7 +156,7 @@ var slos = []slo{
 	{CPU, "CPU", "CPU", "CPUs", func(s comparison.SLOs) float64 { return s.CPU }},
 	{Latency, "latency p99 of an hour", "latency p99", "s", func(s comparison.SLOs) float64 { return s.Latency }},
 	{Stall, "longest stall of another process", "stall", "s", func(s comparison.SLOs) float64 { return s.Stall }},
-	{WriteWait, "longest write of another program", "write", "s", func(s comparison.SLOs) float64 { return s.WriteWait }},
+	{WriterWait, "longest writer wait", "writer wait", "s", func(s comparison.SLOs) float64 { return s.WriterWait }},
 }
 
 // Validate checks what no measurement could answer.

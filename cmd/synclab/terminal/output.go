@@ -124,7 +124,7 @@ func CompleteBy(cmd *cobra.Command, flag string, completion cobra.CompletionFunc
 // extensions are those of files that flags name. Other files may have any.
 var extensions = map[string][]string{
 	"filename": {"yaml", "yml", "json", "gz", "tgz"}, "proxy-config": {"yaml", "yml", "json"}, "config": {"yaml", "yml", "json"}, "then": {"yaml", "yml", "json"},
-	"earlier": {"yaml", "yml", "json"}, "output": {"yaml", "yml"}, "minimize": {"yaml"}, "churn-from": {"jsonl"}, "history": {"jsonl"}, "page": {"html"}, "bench": {"txt"},
+	"earlier": {"yaml", "yml", "json"}, "output": {"yaml", "yml"}, "minimize": {"yaml"}, "churn-from": {"jsonl"}, "history": {"jsonl"}, "page": {"html"},
 }
 
 // CompleteRest sets what completes all other flags below a command: files and folders where the help's name of the value says
