@@ -77,7 +77,11 @@ func Judge(c *published.Claim, dir string) (Result, error) {
 	r := Result{Claim: c, Name: c.Name, Title: c.Title, Source: c.Source, Verdict: Shown, Folder: dir}
 	for _, e := range c.Expect {
 		v := Value{Say: e.Say, Published: e.Published, From: e.From, To: e.To}
-		if err := v.measure(inStep(run, e.Step, collected), e); err != nil {
+		of, err := inStep(run, e.Step, collected)
+		if err == nil {
+			err = v.measure(of, e)
+		}
+		if err != nil {
 			return CannotRun(c, fmt.Sprintf("%s: %v", e.Say, err)), nil
 		}
 		switch v.Verdict = v.verdict(); {
@@ -93,10 +97,14 @@ func Judge(c *published.Claim, dir string) (Result, error) {
 	return r, nil
 }
 
-// inStep returns the records of a kind of step and of the settle after it; without one, all.
-func inStep(run *records.Run, step string, all *records.Collection) *records.Collection {
+// inStep returns the records of a kind of step and of the settle after it; without one, all. Of a run in which a subject was
+// stopped, the repetitions that reached the step would not be those of all.
+func inStep(run *records.Run, step string, all *records.Collection) (*records.Collection, error) {
 	if step == "" {
-		return all
+		return all, nil
+	}
+	if i := slices.IndexFunc(run.Records, func(r raw.Record) bool { return r.Metric == raw.Exceeded }); i >= 0 {
+		return nil, fmt.Errorf("%s was stopped: %s", run.Records[i].Subject, run.Records[i].Error)
 	}
 	part, last := *run, 0
 	part.Records = slices.DeleteFunc(slices.Clone(run.Records), func(r raw.Record) bool {
@@ -106,7 +114,7 @@ func inStep(run *records.Run, step string, all *records.Collection) *records.Col
 		}
 		return last == 0 || number != last && number != last+1
 	})
-	return records.Collect([]*records.Run{&part})
+	return records.Collect([]*records.Run{&part}), nil
 }
 
 // verdict compares what the value may be with the bounds: the measured value with its interval, which a stopped subject
@@ -222,8 +230,12 @@ func at(c *records.Collection, name, detail string, p *published.Place) (*estima
 			}
 		}
 	}
-	if len(found) != 1 {
-		return nil, 0, fmt.Errorf("there are %d %s: the claim needs the detail of one", len(found), name)
+	switch len(found) {
+	case 0:
+		return nil, 0, fmt.Errorf("%s was not measured", name)
+	default:
+		return nil, 0, fmt.Errorf("%s was measured %d times: the claim needs the detail of one", name, len(found))
+	case 1:
 	}
 	return found[0], of.Cell.Services, nil
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"synclab/bench/raw"
+	"synclab/reports/records"
 	"synclab/reports/reportstest"
 	"synclab/scenarios/published"
 )
@@ -89,6 +91,45 @@ func TestVerdictOfInterval(t *testing.T) {
 		if got := v.verdict(); got != c.want {
 			t.Errorf("%+v: %s", c, got)
 		}
+	}
+}
+
+// A value without bounds is shown, and decides nothing: the others do.
+func TestShown(t *testing.T) {
+	bounded := published.Expectation{Say: "bounded", Figure: "cold_start", Of: &published.Place{Subject: reportstest.Legacy.Name, Services: 1000}, To: 100}
+	shown, outside := bounded, bounded
+	shown.Say, shown.To = "shown", 0
+	outside.Say, outside.From = "outside", 50
+	dir := run(t, 0)
+	for _, c := range []struct {
+		expect []published.Expectation
+		want   Verdict
+	}{{[]published.Expectation{shown}, Shown}, {[]published.Expectation{shown, bounded}, Agrees}, {[]published.Expectation{bounded, shown}, Agrees}, {[]published.Expectation{outside, bounded, shown}, Differs}} {
+		r, err := Judge(&published.Claim{Name: "c", Expect: c.expect}, dir)
+		if err != nil || r.Verdict != c.want || len(r.Values) != len(c.expect) {
+			t.Errorf("%+v, %v; want %s", r, err, c.want)
+		}
+	}
+}
+
+// A claim about a step has the records of that step and of the settle after it only.
+func TestStep(t *testing.T) {
+	of := func(step string, metric raw.Metric) raw.Record {
+		return raw.Record{Subject: "a/b", Rep: 1, Step: step, Metric: metric, Unit: "s"}
+	}
+	both := &records.Run{Records: []raw.Record{of("1:create", raw.FullSync), of("2:settle", raw.FullSync), of("3:restart", raw.SubjectCPU), of("4:settle", raw.FullSync), of("5:churn", raw.FullSync),
+		of("1:create", raw.FullSync), of("4:settle", raw.FullSync)}}
+	all := records.Collect([]*records.Run{both})
+	part, err := inStep(both, "restart", all)
+	if err != nil || len(part.Runs[0].Records) != 3 || len(both.Records) != 7 {
+		t.Errorf("%+v, %v", part.Runs[0].Records, err)
+	}
+	if same, err := inStep(both, "", all); err != nil || same != all {
+		t.Errorf("without a step: %+v, %v", same, err)
+	}
+	both.Records = append(both.Records, of("2:settle", raw.Exceeded))
+	if _, err := inStep(both, "restart", all); err == nil {
+		t.Error("a subject that was stopped has no error")
 	}
 }
 

@@ -48,9 +48,10 @@ type Expectation struct {
 	Say string // what the value is
 	// Figure is one of reports/comparison; its value is that of Of, or Of divided by Over. With Growth, it is the exponent of
 	// the growth from Over to Of with their Services.
-	Figure   string
-	Detail   string // part of the figure's detail, such as its fault, if there are several
-	Step     string // counts alone, with the settle after it: a kind of step, such as restart
+	Figure string
+	Detail string // part of the figure's detail, such as its fault, if there are several
+	// Step is a kind of step, such as restart. Only its records and those of the settle after it count. Empty: all.
+	Step     string
 	Of, Over *Place
 	Growth   bool
 	// Function instead of Figure: its share of the time of one Kind of sync, in the profile of Of; of the kernel's time, or
@@ -114,8 +115,8 @@ func parse(file string, text []byte) (*Claim, error) {
 			return nil, fmt.Errorf("%s: expect %d: a published value wants from or to", file, i)
 		case (e.Figure == "") == (e.Function == ""):
 			return nil, fmt.Errorf("%s: expect %d: wants a figure or a function", file, i)
-		case e.Function != "" && (!c.Profile || e.Kind == "" || e.Over != nil):
-			return nil, fmt.Errorf("%s: expect %d: a function's share needs profile, kind and no over", file, i)
+		case e.Function != "" && (!c.Profile || e.Kind == "" || e.Over != nil || e.Step != "" || e.Detail != ""):
+			return nil, fmt.Errorf("%s: expect %d: a function's share needs profile and kind, and no over, step or detail", file, i)
 		case e.Growth && e.Over == nil:
 			return nil, fmt.Errorf("%s: expect %d: growth needs over", file, i)
 		}

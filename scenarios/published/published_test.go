@@ -1,10 +1,14 @@
 package published
 
 import (
+	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"synclab/bench/subject"
+	"synclab/scenarios"
 )
 
 // Every claim names a scenario, subjects and expectations that exist.
@@ -32,6 +36,9 @@ func TestClaims(t *testing.T) {
 			}
 		}
 		for _, e := range c.Expect {
+			if e.Step != "" && !slices.ContainsFunc(scenario.Steps, func(s scenarios.Step) bool { return s.Kind() == e.Step }) {
+				t.Errorf("%s: %s: %s has no step %s", c.Name, e.Say, c.Scenario, e.Step)
+			}
 			for _, p := range []*Place{e.Of, e.Over} {
 				if p == nil {
 					continue
@@ -47,6 +54,51 @@ func TestClaims(t *testing.T) {
 				if !there || !size {
 					t.Errorf("%s: %s: nothing is measured at %+v", c.Name, e.Say, *p)
 				}
+			}
+		}
+	}
+}
+
+// Each setting changes the scenario, and a changed fault is the one that the claim is about: the numbers of steps move when a
+// scenario gets another step.
+func TestSettings(t *testing.T) {
+	claims, err := Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range claims {
+		whole, err := scenarios.Load(c.Scenario, c.Set, scenarios.Sizes{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, set := range c.Set {
+			without, err := scenarios.Load(c.Scenario, slices.Delete(slices.Clone(c.Set), i, i+1), scenarios.Sizes{})
+			if err == nil && reflect.DeepEqual(whole, without) {
+				t.Errorf("%s: %s changes nothing of %s", c.Name, set, c.Scenario)
+			}
+		}
+		fields := slices.Clone(c.Set)
+		for _, axis := range c.Sweep {
+			fields = append(fields, axis.Field)
+		}
+		for _, field := range fields {
+			parts := strings.Split(field, ".")
+			if len(parts) < 3 || parts[0] != "steps" || parts[2] != "fault" {
+				continue
+			}
+			number, err := strconv.Atoi(parts[1])
+			if err != nil {
+				t.Errorf("%s: %s: %v", c.Name, field, err)
+				continue
+			}
+			steps := whole.Steps
+			if number >= len(steps) {
+				t.Errorf("%s: %s: there are %d steps", c.Name, field, len(steps))
+				continue
+			}
+			fault := steps[number].Fault
+			if fault == nil || !slices.ContainsFunc(c.Expect, func(e Expectation) bool { return e.Detail == fault.Kind }) {
+				t.Errorf("%s: %s is of %+v, and no expectation is about that", c.Name, field, fault)
 			}
 		}
 	}
