@@ -417,7 +417,7 @@ func pairs(c *comparison.CellComparison) (out []verdict.Pair) {
 }
 
 func pair(c *comparison.CellComparison, side comparison.Side, baseline string) verdict.Pair {
-	p := verdict.Pair{Series: side.Series, Baseline: baseline}
+	p := verdict.Pair{Series: side.Series, Baseline: baseline, Size: placeOf(c)}
 	var observed []int // differences without intervals
 	for _, name := range comparison.Primary {
 		if comparison.FigureOf(name).Packet && c.Cell.InGuest() {

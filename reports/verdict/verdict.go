@@ -135,10 +135,10 @@ type Best struct {
 
 // Pair compares a subject with its baseline. Differences are such as "reaction 18× faster".
 type Pair struct {
-	Series, Baseline string
-	Differences      []string
-	Same             []string // figures without a shown difference
-	Observed         bool     // too few repetitions for intervals
+	Series, Baseline, Size string
+	Differences            []string
+	Same                   []string // figures without a shown difference
+	Observed               bool     // too few repetitions for intervals
 }
 
 // Growth is where a duration starts to grow faster than the number of Services.
@@ -489,8 +489,11 @@ func rankings(f Facts) (out []doc.Line) {
 }
 
 func pairs(f Facts) (out []doc.Line) {
-	for _, p := range f.Pairs {
+	for i, p := range f.Pairs {
 		text := p.Series + " against " + p.Baseline + ": "
+		if i == 0 {
+			text = "At " + p.Size + ", " + text
+		}
 		var parts []string
 		if len(p.Differences) > 0 {
 			parts = append(parts, strings.Join(p.Differences, ", "))
