@@ -36,7 +36,7 @@ var questions = []question{
 		[]string{"flows_failed", "flows_misrouted", "syncs_failed", "violations"}},
 	{"How many rules?", "Counted by the kernel where every subject has such counts.",
 		[]string{comparison.FigureRules, comparison.FigureElements}},
-	{"How steady was the machine?", "One load from 4 MiB that a cache holds unless other tenants use it: the slowest of the CPUs at both ends of each repetition. No subject changes it.",
+	{"How steady was the machine?", "One load from 4 MiB that a cache holds unless other tenants use it: the median of the CPUs and of both ends of each repetition. No subject changes it.",
 		[]string{comparison.Machine.Name}},
 }
 

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"synclab/reports/comparison"
+	"synclab/reports/estimate"
 	"synclab/reports/reportstest"
 )
 
@@ -43,6 +45,25 @@ func TestAtlas(t *testing.T) {
 	}
 	if strings.Contains(text, "connections?") {
 		t.Error("a question that no run answers")
+	}
+}
+
+// Ranges of three repetitions that overlap show no difference, whatever the pairs of repetitions say; ranges apart do.
+func TestOverlap(t *testing.T) {
+	const baseline = "kube-proxy/iptables-legacy"
+	below := 0.9
+	for _, test := range []struct {
+		own, other [2]float64
+		want       bool
+	}{{[2]float64{3, 7}, [2]float64{4, 8}, true}, {[2]float64{1, 2}, [2]float64{4, 8}, false}} {
+		side := func(name string, of [2]float64) comparison.Side {
+			return comparison.Side{Series: name, Subject: name, Figures: []estimate.Estimate{{Name: comparison.FigureCold, RangeLow: &of[0], RangeHigh: &of[1]}}}
+		}
+		c := &comparison.CellComparison{Baseline: baseline, Sides: []comparison.Side{side("synclab/x", test.own), side(baseline, test.other)},
+			Ratios: []comparison.Comparison{{A: baseline, B: "synclab/x", Metric: comparison.FigureCold, Observed: true, Ratio: below, RangeLow: &below, RangeHigh: &below}}}
+		if got := alike(c, "synclab/x", comparison.FigureCold); got != test.want {
+			t.Errorf("%v and %v: alike %t", test.own, test.other, got)
+		}
 	}
 }
 

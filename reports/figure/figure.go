@@ -254,10 +254,16 @@ func (f *Figure) Save(out *outfile.Folder, png bool) (doc.Plot, error) {
 // mostTicks bounds the ticks of an axis, and the decades of a logarithmic one, whatever the values are.
 const mostTicks = 40
 
-// LogAxis makes an axis logarithmic with ticks at 1, 2 and 5, fewer if it spans many decades.
-func LogAxis(a *plot.Axis, format func(float64) string) {
+// LogAxis makes an axis logarithmic with ticks at 1, 2 and 5, fewer if it spans many decades; one of less than half a decade
+// has about six round ticks.
+func LogAxis(a *plot.Axis, format func(float64) string) { logAxis(a, 0, format) }
+
+// LogCountAxis is a logarithmic axis for counts: no ticks are between whole numbers.
+func LogCountAxis(a *plot.Axis) { logAxis(a, 1, TickCount) }
+
+func logAxis(a *plot.Axis, leastStep float64, format func(float64) string) {
 	a.Scale = clampedLog{}
-	a.Tick.Marker = plot.TickerFunc(func(low, high float64) []plot.Tick { return logTicks(low, high, format) })
+	a.Tick.Marker = plot.TickerFunc(func(low, high float64) []plot.Tick { return logTicks(low, high, leastStep, format) })
 	if !(a.Max > 0) {
 		a.Max = 1
 	}
@@ -278,11 +284,14 @@ func (clampedLog) Normalize(low, high, x float64) float64 {
 	return math.Log(x/low) / math.Log(high/low)
 }
 
-func logTicks(low, high float64, format func(float64) string) []plot.Tick {
+func logTicks(low, high, leastStep float64, format func(float64) string) []plot.Tick {
 	low = max(low, high/math.Pow(10, mostTicks)) // also if low has no logarithm
 	decades := math.Log10(high / low)
 	if !(decades <= mostTicks) {
 		return nil
+	}
+	if decades < 0.5 { // too short for ticks at 1, 2 and 5
+		return roundTicks(low, high, leastStep, format)
 	}
 	var ticks []plot.Tick
 	for e := math.Floor(math.Log10(low)); e <= math.Ceil(math.Log10(high)); e++ {
@@ -318,19 +327,20 @@ func roundAxis(a *plot.Axis, from0 bool, leastStep float64, format func(float64)
 	if a.Max <= a.Min {
 		a.Max = a.Min + 1
 	}
-	a.Tick.Marker = plot.TickerFunc(func(low, high float64) []plot.Tick {
-		step := max(leastStep, RoundStep((high-low)/6))
-		var ticks []plot.Tick
-		first := math.Ceil(low/step - 1e-9)
-		for i := range mostTicks {
-			if !((first+float64(i))*step <= high+step*1e-9) {
-				break
-			}
-			v := RoundTick((first + float64(i)) * step) // no zero with a sign in a range from 0
-			ticks = append(ticks, plot.Tick{Value: v, Label: format(v)})
+	a.Tick.Marker = plot.TickerFunc(func(low, high float64) []plot.Tick { return roundTicks(low, high, leastStep, format) })
+}
+
+func roundTicks(low, high, leastStep float64, format func(float64) string) (ticks []plot.Tick) {
+	step := max(leastStep, RoundStep((high-low)/6))
+	first := math.Ceil(low/step - 1e-9)
+	for i := range mostTicks {
+		if !((first+float64(i))*step <= high+step*1e-9) {
+			break
 		}
-		return ticks
-	})
+		v := RoundTick((first + float64(i)) * step) // no zero with a sign in a range from 0
+		ticks = append(ticks, plot.Tick{Value: v, Label: format(v)})
+	}
+	return ticks
 }
 
 // RoundStep is the smallest of 1, 2, 5 × 10^k at or above v.

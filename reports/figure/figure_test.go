@@ -24,6 +24,8 @@ func TestAxisTicks(t *testing.T) {
 		{"a few", CountAxis, 0, 4.32, []string{"0", "1", "2", "3", "4"}},
 		{"thousands", CountAxis, 0, 2100, []string{"0", "500", "1,000", "1,500", "2,000"}},
 		{"milliseconds", func(a *plot.Axis) { LinearAxis(a, true, TickSeconds) }, 0, 0.0035, []string{"0 s", "1 ms", "2 ms", "3 ms"}},
+		{"a short logarithmic one of counts", LogCountAxis, 2, 3, []string{"2", "3"}},
+		{"a short logarithmic one", func(a *plot.Axis) { LogAxis(a, TickSeconds) }, 148e-6, 205e-6, []string{"140 µs", "160 µs", "180 µs", "200 µs", "220 µs"}},
 	} {
 		var a plot.Axis
 		a.Min, a.Max = test.min, test.max

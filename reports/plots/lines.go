@@ -48,7 +48,7 @@ func comparedLines(s *sections.Summary, line records.SweepLine, f *figure.Figure
 		if len(ends.Labels) == 0 {
 			continue
 		}
-		figure.LogAxis(&p.X, figure.TickCount)
+		figure.LogCountAxis(&p.X)
 		figure.LogAxis(&p.Y, panel.format)
 		p.Add(ends)
 		all = append(all, ends)

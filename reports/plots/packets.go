@@ -151,7 +151,7 @@ func packetSizeFigure(s *sections.Summary, line records.SweepLine) *figure.Figur
 		return nil
 	}
 	addEmptyLevel(f, s.Traversal, p)
-	figure.LogAxis(&p.X, figure.TickCount)
+	figure.LogCountAxis(&p.X)
 	figure.LogAxis(&p.Y, figure.TickSeconds)
 	f.Add(p, figure.PanelHeight)
 	return f

@@ -118,7 +118,7 @@ func fewGrowth(s *sections.Summary, line records.SweepLine, name, title string, 
 	if drawn == 0 {
 		return nil
 	}
-	figure.LogAxis(&p.X, figure.TickCount)
+	figure.LogCountAxis(&p.X)
 	figure.LogAxis(&p.Y, figure.TickSeconds)
 	f.Add(p, figure.PanelHeight)
 	return f
@@ -212,8 +212,8 @@ func rulesFigure(s *sections.Summary, line records.SweepLine) *figure.Figure {
 	if len(f.Legend) == 0 {
 		return nil
 	}
-	figure.LogAxis(&p.X, figure.TickCount)
-	figure.LogAxis(&p.Y, figure.TickCount)
+	figure.LogCountAxis(&p.X)
+	figure.LogCountAxis(&p.Y)
 	f.Add(p, figure.PanelHeight)
 	return f
 }
