@@ -106,9 +106,9 @@ It begins with the cluster that is asked for, then halves or doubles it, up to f
 times, and narrows the limit down, for each subject, until --budget is used. Each size
 is measured: a cold start, memory, first packets, isolated changes, 15 seconds of
 changes at the rate of that size, a burst, and with --writer-wait a restart beside two
-programs that write rules. A repetition ends after its start or its
-packets if these violate their SLO. The answer says "measured" where three repetitions agree at both ends of the
-limit, else "observed". The latency of an hour, with its hourly full sync, is played in
+programs that write rules. A repetition ends after its start or its packets if these
+violate their SLO. The answer says "measured" where three repetitions agree at both ends
+of the limit, else "observed". The latency of an hour, with its hourly full sync, is played in
 virtual time from measured syncs; so are the values of minSyncPeriod (for synclab's
 proxier also with a token bucket), and the recommended one is confirmed by a run.
 
