@@ -166,8 +166,10 @@ func ReadCell(q *Question, from bench.PlanCell) (Cell, error) {
 	if q.SLOs.Stall > 0 && s.stall > 0 {
 		c.Values[Stall] = Value{V: s.stall}
 	}
-	if q.SLOs.WriterWait > 0 && wait.V > 0 {
+	if asked := q.SLOs.WriterWait > 0; asked && wait.V > 0 {
 		c.Values[WriterWait] = wait
+	} else if asked && s.own > 0 && s.stopped == nil {
+		return c, errors.New("no other program wrote rules beside it")
 	}
 	c.syncs(&s, records)
 	if err := c.changes(q, &cluster, &s); err != nil {
@@ -245,9 +247,8 @@ func (c *Cell) changes(q *Question, cluster *Cluster, s *seen) error {
 		c.Churn = pointer([]float64{quantile(s.churn, 0.99)})
 		c.ChurnCPU = pointer([]float64{s.churnCPU / (math.Max(1, math.Round(rate*ChurnSeconds)) / rate)})
 	}
-	measured := rate == 0 || c.Churn != nil
 	switch {
-	case !measured || rate == 0 && !cluster.changes():
+	case rate > 0 && c.Churn == nil || rate == 0 && !cluster.changes():
 		return nil
 	case c.WithoutSyncs && c.Churn != nil: // what was seen is all that is known
 		c.Values[Latency], c.Values[CPU] = Value{V: *c.Churn}, Value{V: *c.ChurnCPU}

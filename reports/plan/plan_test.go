@@ -343,7 +343,12 @@ func TestWriterWait(t *testing.T) {
 			return raw.Record{Params: map[string]string{raw.PlanSizeField: "1000"}, Subject: nftables.name, Rep: 1, Step: step, Fault: fault, Metric: metric, Value: value, Unit: "s"}
 		}
 		records := nftables.records(1000, 1, "", 1)
-		without, err := ReadCell(&q, bench.PlanCells(records)[0])
+		if _, err := ReadCell(&q, bench.PlanCells(records)[0]); err == nil {
+			t.Error("a repetition beside which nothing wrote was judged")
+		}
+		unasked := q
+		unasked.SLOs.WriterWait = 0
+		without, err := ReadCell(&unasked, bench.PlanCells(records)[0])
 		if err != nil {
 			t.Fatal(err)
 		}

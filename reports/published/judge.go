@@ -219,25 +219,24 @@ func at(c *records.Collection, name, detail string, p *published.Place) (*estima
 		}
 		of = samples
 	}
-	if of == nil {
-		return nil, 0, fmt.Errorf("%s was not measured", name)
-	}
 	var found []*estimate.Estimate
-	for _, f := range comparison.RunFigures(of) {
-		if f.Name == name && strings.Contains(f.Detail, detail) {
-			if e := f.Of(of, comparison.SourceOf([]*records.Samples{of}), comparison.ExceededOf(of)); e != nil {
-				found = append(found, e)
+	if of != nil {
+		for _, f := range comparison.RunFigures(of) {
+			if f.Name == name && strings.Contains(f.Detail, detail) {
+				if e := f.Of(of, comparison.SourceOf([]*records.Samples{of}), comparison.ExceededOf(of)); e != nil {
+					found = append(found, e)
+				}
 			}
 		}
 	}
 	switch len(found) {
 	case 0:
 		return nil, 0, fmt.Errorf("%s was not measured", name)
+	case 1:
+		return found[0], of.Cell.Services, nil
 	default:
 		return nil, 0, fmt.Errorf("%s was measured %d times: the claim needs the detail of one", name, len(found))
-	case 1:
 	}
-	return found[0], of.Cell.Services, nil
 }
 
 // share sets a function's share of a sync's time.
