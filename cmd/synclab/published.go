@@ -43,7 +43,7 @@ of functions, and no absolute times, unless a claim is about their order of magn
   no bound published  the value is shown, and there is none to compare it with
   cannot run here     and why: a kernel, a tool or a mode is missing
 
-Without a name it runs all. A claim that differs is a result: the exit status is 0.
+Without a name it runs all, for some two hours. A claim that differs is a result: the exit status is 0.
 docs/published.md is its table.`,
 		Example: `  synclab published --list
   synclab published blog-first-packet
@@ -77,17 +77,16 @@ func (f *publishedFlags) run(cmd *cobra.Command, s streams, names []string) erro
 			return badUsage(cmd, "there is no claim %q; synclab published --list has all", name)
 		}
 	}
-	if len(names) > 0 {
-		claims = slices.DeleteFunc(claims, func(c *published.Claim) bool { return !slices.Contains(names, c.Name) })
-	}
+	claims = slices.DeleteFunc(claims, func(c *published.Claim) bool { return len(names) > 0 && !slices.Contains(names, c.Name) })
 	if cmd.Flags().Changed("reps") && f.reps < 1 {
 		return badUsage(cmd, "--reps %d: want at least 1", f.reps)
 	}
+	left, rows := 0, [][]string{{"CLAIM", "MINUTES", "ABOUT", "SOURCE"}}
+	for _, c := range claims {
+		left += c.Minutes
+		rows = append(rows, []string{c.Name, fmt.Sprint(c.Minutes), c.Title, c.Source})
+	}
 	if f.list {
-		rows := [][]string{{"CLAIM", "MINUTES", "ABOUT", "SOURCE"}}
-		for _, c := range claims {
-			rows = append(rows, []string{c.Name, fmt.Sprint(c.Minutes), c.Title, c.Source})
-		}
 		return terminal.Columns(s.out, rows...)
 	}
 	if f.out, err = freshFolder(cmd, f.out, "published", f.force); err != nil {
@@ -95,7 +94,8 @@ func (f *publishedFlags) run(cmd *cobra.Command, s streams, names []string) erro
 	}
 	var results reports.Results
 	for i, c := range claims {
-		fmt.Fprintf(s.err, "claim %d of %d: %s, some %d minutes\n", i+1, len(claims), c.Name, c.Minutes)
+		fmt.Fprintf(s.err, "claim %d of %d: %s, some %d minutes; about %d minutes left in all\n", i+1, len(claims), c.Name, c.Minutes, left)
+		left -= c.Minutes
 		r, err := f.measure(cmd.Context(), s, c)
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.Name, err)

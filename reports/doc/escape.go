@@ -29,8 +29,8 @@ const spanBegin, spanEnd = "\ue000", "\ue001"
 func Span(text string) string { return spanBegin + text + spanEnd }
 
 // linked are words that GitHub makes links, references or pictures of, wherever they are but in code: addresses of pages and
-// mail, commits, GH-1, owner/repository#1, :emoji:.
-var linked = regexp.MustCompile(`(?i)\S*(://|\bwww\.|[\w.+-]@[\w-]|\bgh-[0-9]|\b[0-9a-f]{7,40}\b|:[a-z0-9_+-]*[a-z0-9][a-z0-9_+-]*:|\w#[0-9])\S*`)
+// mail, commits, GH-1, owner/repository#1, :emoji:. The brackets and stops around a word are not of it.
+var linked = regexp.MustCompile(`(?i)[^\s(]*(://|\bwww\.|[\w.+-]@[\w-]|\bgh-[0-9]|\b[0-9a-f]{7,40}\b|:[a-z0-9_+-]*[a-z0-9][a-z0-9_+-]*:|\w#[0-9])(\S*[^\s).,;])?`)
 
 // first is what makes a line a heading, a list, a quote, a rule, code or a part of a heading above.
 var first = regexp.MustCompile(`^([#>=|+-]|[0-9]+[.)])`)

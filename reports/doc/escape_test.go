@@ -18,10 +18,10 @@ func TestMark(t *testing.T) {
 		{"x kube-proxy@v1.34.4/nftables y", false, "x `kube-proxy@v1.34.4/nftables` y"},
 		{"a\n# heading\r\n- list", false, "a # heading - list"},
 		{"# heading", true, `\# heading`}, {"- list", true, `\- list`}, {"12. list", true, `12\. list`}, {"> quote", true, `\> quote`}, {"=====", true, `\=====`}, {"| a |", true, `\| a |`},
-		{"![x](http://e/x.png)", false, "`![x](http://e/x.png)`"}, {"![x](y)", false, `!\[x](y)`}, {"[x](y)", false, `\[x](y)`},
+		{"![x](http://e/x.png)", false, "!\\[x](`http://e/x.png`)"}, {"![x](y)", false, `!\[x](y)`}, {"[x](y)", false, `\[x](y)`},
 		{"</details><img src=x>", false, "&lt;/details>&lt;img src=x>"}, {"&lt;b&gt; &#64;", false, "&amp;lt;b&amp;gt; &amp;#<!-- -->64;"}, {"a & b", false, "a & b"},
-		{"@user, (@user) a@b `@user", false, "@<!-- -->user, (@<!-- -->user) `a@b` \\`@<!-- -->user"}, {"#12 and x#12", false, "#<!-- -->12 and `x#12`"},
-		{"see GH-1 o/r@0123abc 0123abcd www.x.example a@x.example, :tada: at 12:30:45 or 1:2", false, "see `GH-1` `o/r@0123abc` `0123abcd` `www.x.example` `a@x.example,` `:tada:` at `12:30:45` or 1:2"},
+		{"@user, (@user) a@b `@user", false, "@<!-- -->user, (@<!-- -->user) `a@b` \\`@<!-- -->user"}, {"#12 and x#12 (k/k#34).", false, "#<!-- -->12 and `x#12` (`k/k#34`)."},
+		{"see GH-1 o/r@0123abc 0123abcd www.x.example a@x.example, :tada: at 12:30:45 or 1:2", false, "see `GH-1` `o/r@0123abc` `0123abcd` `www.x.example` `a@x.example`, `:tada:` at `12:30:45` or 1:2"},
 		{"`code` **bold** _it_ a_b ~~x~~ $x$ \\", false, "\\`code\\` \\*\\*bold\\*\\* \\_it\\_ a_b \\~\\~x\\~\\~ \\$x\\$ \\\\"},
 		{"run " + Span("a `b` | c") + " ends", false, "run ``a `b` | c`` ends"}, {Span("`a`"), false, "`` `a` ``"}, {spanBegin + "no end @x", false, "`no end @x`"},
 	} {
