@@ -187,12 +187,8 @@ func syncsOf(run *records.Run, of records.Record, kind string) int {
 	return 0
 }
 
-func label(s *pprof.Sample, name string) string {
-	if values := s.Label[name]; len(values) > 0 {
-		return values[0]
-	}
-	return ""
-}
+// label returns a sample's value of a label, which has one.
+func label(s *pprof.Sample, name string) string { return strings.Join(s.Label[name], " ") }
 
 // addSamples adds the samples of the profile's kind.
 func (p *Profile) addSamples(read *pprof.Profile, of records.Repetition, syncs int) {
@@ -299,10 +295,7 @@ func (p *Profile) Share(origin string) float64 {
 			part += f.Own()
 		}
 	}
-	if all == 0 {
-		return 0
-	}
-	return part / all
+	return share(part, all)
 }
 
 // Resolution is the time of one sample per sync: shorter times are chance.

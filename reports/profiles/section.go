@@ -2,6 +2,7 @@ package profiles
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 
 	"synclab/bench/lab/profile"
@@ -96,10 +97,7 @@ func sampledRatio(c *records.Collection, metric raw.Metric) *estimate.Distributi
 			continue
 		}
 		without := cell
-		without.Params = map[string]string{}
-		for field, value := range cell.Params {
-			without.Params[field] = value
-		}
+		without.Params = maps.Clone(cell.Params)
 		without.Params[raw.ProfileField] = raw.ProfileOff
 		for _, one := range c.Series {
 			a, b := perRepetition(one.Of(cell, metric)), perRepetition(one.Of(without, metric))

@@ -144,18 +144,22 @@ func (v *Value) verdict() Verdict {
 
 // measure sets the measured value.
 func (v *Value) measure(c *records.Collection, e published.Expectation) error {
-	if e.Function != "" {
-		return v.share(c, e)
-	}
+	var of *estimate.Estimate
+	var services int
+	var err error
 	f, known := comparison.Named(comparison.FigureName(e.Figure))
-	if !known {
-		return fmt.Errorf("there is no figure %s", e.Figure)
+	switch {
+	case e.Function != "":
+		of, err = shares(c, e)
+	case known:
+		of, services, err = at(c, f.Name, e.Detail, e.Of)
+	default:
+		err = fmt.Errorf("there is no figure %s", e.Figure)
 	}
-	of, services, err := at(c, f.Name, e.Detail, e.Of)
 	if err != nil {
 		return err
 	}
-	v.Unit, v.Measured, v.Repetitions, v.AtLeast = f.Unit, of.Value, len(of.ByRepetition), of.Stopped
+	v.Unit, v.Measured, v.Repetitions, v.AtLeast = cmp.Or(f.Unit, of.Unit), of.Value, len(of.ByRepetition), of.Stopped
 	v.Low, v.High = bounds(of)
 	if e.Over == nil {
 		return nil
@@ -175,8 +179,7 @@ func (v *Value) measure(c *records.Collection, e published.Expectation) error {
 	}
 	if e.Growth {
 		grow := func(times float64) float64 { return math.Log(times) / math.Log(float64(services)/float64(less)) }
-		v.Measured = grow(v.Measured)
-		for _, bound := range []*float64{v.Low, v.High} {
+		for _, bound := range []*float64{&v.Measured, v.Low, v.High} {
 			if bound != nil {
 				*bound = grow(*bound)
 			}
@@ -239,30 +242,36 @@ func at(c *records.Collection, name, detail string, p *published.Place) (*estima
 	}
 }
 
-// share sets a function's share of a sync's time.
-func (v *Value) share(c *records.Collection, e published.Expectation) error {
+// shares returns a function's share of a sync's time.
+func shares(c *records.Collection, e published.Expectation) (*estimate.Estimate, error) {
 	all, _, _, problems := profiles.Load(c.Runs)
 	if len(problems) > 0 {
-		return fmt.Errorf("profile: %s", problems[0])
+		return nil, fmt.Errorf("profile: %s", problems[0])
 	}
 	i := slices.IndexFunc(all, func(p *profiles.Profile) bool {
 		return p.Kind == e.Kind && (e.Of.Subject == "" || e.Of.Subject == p.Subject) && (e.Of.Services == 0 || e.Of.Services == p.Cell.Services)
 	})
 	if i < 0 {
-		return fmt.Errorf("there is no profile of a %s", profiles.KindText(e.Kind))
+		return nil, fmt.Errorf("there is no profile of a %s", profiles.KindText(e.Kind))
 	}
-	var one, sum float64
+	ones, sums, each := map[records.Repetition]float64{}, map[records.Repetition]float64{}, estimate.Sample{}
 	for _, f := range all[i].Functions {
-		if f.Origin == profile.Kernel || e.All {
-			sum += f.Own()
-			if f.Name == e.Function {
-				one += f.Own()
+		for of, own := range f.Self {
+			if f.Origin == profile.Kernel || e.All {
+				sums[of] += own[0]
+				if f.Name == e.Function {
+					ones[of] += own[0]
+				}
 			}
 		}
 	}
-	if sum == 0 {
-		return fmt.Errorf("the profile has no functions of the kernel")
+	for of, sum := range sums {
+		if sum > 0 {
+			each[of] = []float64{ones[of] / sum}
+		}
 	}
-	v.Unit, v.Measured, v.Repetitions = "ratio", one/sum, len(all[i].Total)
-	return nil
+	if len(each) == 0 {
+		return nil, fmt.Errorf("the profile has no functions of the kernel")
+	}
+	return estimate.Of(e.Function, "ratio", each, 50), nil
 }

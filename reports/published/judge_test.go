@@ -2,10 +2,15 @@ package published
 
 import (
 	"bytes"
+	"fmt"
+	"math"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"synclab/bench/lab/profile"
 	"synclab/bench/raw"
 	"synclab/reports/records"
 	"synclab/reports/reportstest"
@@ -142,6 +147,54 @@ func TestDetail(t *testing.T) {
 		claim := &published.Claim{Name: "c", Expect: []published.Expectation{{Say: "recovery", Figure: "fault_repaired", Detail: detail, Of: place, To: 100}}}
 		if r, err := Judge(claim, dir); err != nil || r.Verdict != want {
 			t.Errorf("%q: %+v, %v; want %s", detail, r, err, want)
+		}
+	}
+}
+
+// A function's share has the interval of the repetitions, as any other figure.
+func TestShares(t *testing.T) {
+	run := &records.Run{Dir: t.TempDir()}
+	if err := os.Mkdir(filepath.Join(run.Dir, raw.ProfilesFolder), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for rep := 1; rep <= 6; rep++ {
+		at := time.Unix(100, 0)
+		p := profile.New(profile.Cut{Subject: "s", PIDs: []int{1}, Windows: []profile.Window{{Kind: "full", From: at, To: at.Add(time.Second)}}})
+		add := func(samples int, frame profile.Frame) {
+			for range samples {
+				p.Add(profile.Sample{At: at, PID: 2, Command: "nft", Stack: []profile.Frame{frame}})
+			}
+		}
+		add(10*rep, profile.Frame{Function: "walk", Object: "[kernel.kallsyms]", Kernel: true})
+		add(100-10*rep, profile.Frame{Function: "commit", Object: "[kernel.kallsyms]", Kernel: true})
+		add(100, profile.Frame{Function: "parse", Object: "/usr/sbin/nft"})
+		content, err := p.Bytes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := fmt.Sprint(rep, ".pb.gz")
+		if err := os.WriteFile(filepath.Join(run.Dir, raw.ProfilesFolder, file), content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		r := raw.Record{Scenario: "cold-start", Subject: "s", Services: 100, Endpoints: 10, Rep: rep, Unit: "count"}
+		samples, syncs := r, r
+		samples.Metric, samples.Value, samples.File = raw.ProfileSamples, float64(p.Samples), file
+		syncs.Metric, syncs.Value, syncs.Kind = raw.ProfiledSyncs, 1, "full"
+		run.Records = append(run.Records, samples, syncs)
+	}
+	for all, want := range map[bool][3]float64{false: {0.35, 0.1, 0.6}, true: {0.175, 0.05, 0.3}} {
+		v := Value{}
+		e := published.Expectation{Function: "walk", Kind: "full", All: all, Of: &published.Place{Subject: "s"}}
+		if err := v.measure(&records.Collection{Runs: []*records.Run{run}}, e); err != nil {
+			t.Fatal(err)
+		}
+		if v.Low == nil || v.High == nil || v.Repetitions != 6 {
+			t.Fatalf("%+v", v)
+		}
+		for i, got := range []float64{v.Measured, *v.Low, *v.High} {
+			if math.Abs(got-want[i]) > 1e-6 {
+				t.Errorf("of all functions %v: %v, want %v", all, got, want[i])
+			}
 		}
 	}
 }

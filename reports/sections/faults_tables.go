@@ -118,8 +118,7 @@ func FaultCell(f *FaultResult) doc.Cell {
 	cell.Sub = strings.Join(append(below, f.lost()...), "\n")
 	cell.Terminal = faultShort(f)
 	cell.Loud = f.Never > 0 || f.Misrouted > 0
-	cell.Title = strings.TrimPrefix(strings.Join([]string{cell.Title, doc.Plural(f.Times, "time"), f.Why}, ", "), ", ")
-	cell.Title = strings.TrimSuffix(cell.Title, ", ")
+	cell.Title = strings.Trim(strings.Join([]string{cell.Title, doc.Plural(f.Times, "time"), f.Why}, ", "), ", ")
 	return cell
 }
 
