@@ -21,12 +21,8 @@ func Imprecise(dir string, share float64) ([]records.Cell, error) {
 	var out []records.Cell
 	for _, cell := range c.Cells {
 		i := slices.IndexFunc(comparisons, func(o comparison.CellComparison) bool { return o.Cell.ID() == cell.ID() })
-		var precise bool
-		if i >= 0 {
-			precise = ratiosPrecise(comparisons[i], share) && targetsPrecise(run, comparisons[i], share)
-		} else {
-			precise = sidesPrecise(comparison.SidesOf(c, cell), share)
-		}
+		precise := i < 0 && sidesPrecise(comparison.SidesOf(c, cell), share) ||
+			i >= 0 && ratiosPrecise(comparisons[i], share) && targetsPrecise(run, comparisons[i], share)
 		if !precise {
 			out = append(out, cell)
 		}

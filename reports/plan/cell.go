@@ -75,10 +75,10 @@ type seen struct {
 	stopped            *raw.Record
 }
 
-// beforeWriters returns the records without those of the steps in which other programs write rules, and the longest time that these
-// waited: at least so long if the subject was stopped meanwhile. How much memory the subject took is known at the end only.
+// beforeWriters returns the records without those of the steps in which other programs write rules, but with peak memory, and the
+// longest time that these waited: 0 if none wrote, at least so long if the subject was stopped meanwhile.
 func beforeWriters(records []raw.Record) (before []raw.Record, wait Value) {
-	first := math.MaxInt
+	first, wrote := math.MaxInt, false
 	for _, r := range records {
 		if r.Metric == raw.FaultDuration || r.Metric == raw.WriterWait { // a cell has no other fault
 			step, _ := scenarios.StepOf(r.Fault)
@@ -86,7 +86,11 @@ func beforeWriters(records []raw.Record) (before []raw.Record, wait Value) {
 		}
 		if r.Metric == raw.WriterWait {
 			wait.V = max(wait.V, r.Value)
+			wrote = wrote || r.Outcome != raw.WriteFailed
 		}
+	}
+	if !wrote {
+		wait.V = 0
 	}
 	if first == math.MaxInt {
 		return records, wait
@@ -166,10 +170,8 @@ func ReadCell(q *Question, from bench.PlanCell) (Cell, error) {
 	if q.SLOs.Stall > 0 && s.stall > 0 {
 		c.Values[Stall] = Value{V: s.stall}
 	}
-	if asked := q.SLOs.WriterWait > 0; asked && wait.V > 0 {
+	if q.SLOs.WriterWait > 0 && wait.V > 0 {
 		c.Values[WriterWait] = wait
-	} else if asked && s.own > 0 && s.stopped == nil {
-		return c, errors.New("no other program wrote rules beside it")
 	}
 	c.syncs(&s, records)
 	if err := c.changes(q, &cluster, &s); err != nil {
@@ -193,6 +195,8 @@ func ReadCell(q *Question, from bench.PlanCell) (Cell, error) {
 		return c, fmt.Errorf("the subject was stopped before it violated an SLO: %s", s.stopped.Error)
 	case s.own == 0 || rate > 0 && len(s.churn) == 0:
 		return c, errors.New("the repetition was interrupted before it violated an SLO")
+	case q.SLOs.WriterWait > 0 && wait.V == 0:
+		return c, errors.New("no other program wrote rules while it restarted")
 	}
 	return c, nil
 }

@@ -346,6 +346,18 @@ func TestWriterWait(t *testing.T) {
 		if _, err := ReadCell(&q, bench.PlanCells(records)[0]); err == nil {
 			t.Error("a repetition beside which nothing wrote was judged")
 		}
+		failed := of("10:restart", "9:fault writer", raw.WriterWait, 0.1)
+		failed.Outcome = raw.WriteFailed
+		for _, extra := range []raw.Record{failed, of("8:settle", "", raw.Exceeded, 60)} {
+			if cell, err := ReadCell(&q, bench.PlanCells(append(slices.Clone(records), extra))[0]); err == nil {
+				t.Errorf("with %+v, a repetition was judged: %+v", extra, cell)
+			}
+		}
+		early := q // a repetition ends after its start if that violates its SLO
+		early.SLOs.Start = 1e-6
+		if cell, err := ReadCell(&early, bench.PlanCells(records)[0]); err != nil || !slices.Contains(cell.Violated, Start) {
+			t.Errorf("a start that violates its SLO: %+v, %v", cell.Violated, err)
+		}
 		unasked := q
 		unasked.SLOs.WriterWait = 0
 		without, err := ReadCell(&unasked, bench.PlanCells(records)[0])

@@ -73,18 +73,25 @@ func Judge(c *published.Claim, dir string) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	collected := records.Collect([]*records.Run{run})
+	stopped := slices.IndexFunc(run.Records, func(r raw.Record) bool { return r.Metric == raw.Exceeded })
 	r := Result{Claim: c, Name: c.Name, Title: c.Title, Source: c.Source, Verdict: Shown, Folder: dir}
 	for _, e := range c.Expect {
 		v := Value{Say: e.Say, Published: e.Published, From: e.From, To: e.To}
-		of, err := inStep(run, e.Step, collected)
-		if err == nil {
-			err = v.measure(of, e)
+		err := v.measure(records.Collect([]*records.Run{inStep(run, e.Step)}), e)
+		if e.Step != "" && stopped >= 0 { // the repetitions that reached the step would not be those of all
+			err = fmt.Errorf("%s was stopped: %s", run.Records[stopped].Subject, run.Records[stopped].Error)
 		}
-		if err != nil {
-			return CannotRun(c, fmt.Sprintf("%s: %v", e.Say, err)), nil
+		if v.Verdict = v.verdict(); err != nil {
+			v.Say, v.Repetitions = v.Say+": "+err.Error(), 0
+			switch {
+			case v.Verdict == Shown: // it decides nothing
+			case stopped >= 0:
+				v.Verdict = Undecided
+			default:
+				return CannotRun(c, v.Say), nil
+			}
 		}
-		switch v.Verdict = v.verdict(); {
+		switch {
 		case v.Verdict == Differs:
 			r.Verdict, r.Why = Differs, c.Why
 		case v.Verdict == Undecided && r.Verdict != Differs:
@@ -97,24 +104,19 @@ func Judge(c *published.Claim, dir string) (Result, error) {
 	return r, nil
 }
 
-// inStep returns the records of a kind of step and of the settle after it; without one, all. Of a run in which a subject was
-// stopped, the repetitions that reached the step would not be those of all.
-func inStep(run *records.Run, step string, all *records.Collection) (*records.Collection, error) {
-	if step == "" {
-		return all, nil
-	}
-	if i := slices.IndexFunc(run.Records, func(r raw.Record) bool { return r.Metric == raw.Exceeded }); i >= 0 {
-		return nil, fmt.Errorf("%s was stopped: %s", run.Records[i].Subject, run.Records[i].Error)
-	}
-	part, last := *run, 0
-	part.Records = slices.DeleteFunc(slices.Clone(run.Records), func(r raw.Record) bool {
-		number, kind := scenarios.StepOf(r.Step)
-		if kind == step {
-			last = number
+// inStep returns a run with the records of a kind of step and of the settle after it; without one, with all.
+func inStep(run *records.Run, step string) *records.Run {
+	part, asked := *run, map[int]bool{}
+	for _, r := range run.Records {
+		if number, kind := scenarios.StepOf(r.Step); kind == step {
+			asked[number], asked[number+1] = true, true
 		}
-		return last == 0 || number != last && number != last+1
+	}
+	part.Records = slices.DeleteFunc(slices.Clone(run.Records), func(r raw.Record) bool {
+		number, _ := scenarios.StepOf(r.Step)
+		return step != "" && !asked[number]
 	})
-	return records.Collect([]*records.Run{&part}), nil
+	return &part
 }
 
 // verdict compares what the value may be with the bounds: the measured value with its interval, which a stopped subject

@@ -124,17 +124,23 @@ func TestStep(t *testing.T) {
 	}
 	both := &records.Run{Records: []raw.Record{of("1:create", raw.FullSync), of("2:settle", raw.FullSync), of("3:restart", raw.SubjectCPU), of("4:settle", raw.FullSync), of("5:churn", raw.FullSync),
 		of("1:create", raw.FullSync), of("4:settle", raw.FullSync)}}
-	all := records.Collect([]*records.Run{both})
-	part, err := inStep(both, "restart", all)
-	if err != nil || len(part.Runs[0].Records) != 3 || len(both.Records) != 7 {
-		t.Errorf("%+v, %v", part.Runs[0].Records, err)
+	if part := inStep(both, "restart"); len(part.Records) != 3 || len(both.Records) != 7 {
+		t.Errorf("%+v", part.Records)
 	}
-	if same, err := inStep(both, "", all); err != nil || same != all {
-		t.Errorf("without a step: %+v, %v", same, err)
+	if same := inStep(both, ""); len(same.Records) != 7 {
+		t.Errorf("without a step: %+v", same.Records)
 	}
-	both.Records = append(both.Records, of("2:settle", raw.Exceeded))
-	if _, err := inStep(both, "restart", all); err == nil {
-		t.Error("a subject that was stopped has no error")
+}
+
+// A step that a stopped subject did not reach decides nothing, and is no lack of the machine.
+func TestStopped(t *testing.T) {
+	e := published.Expectation{Say: "restart", Step: "restart", Figure: "full_sync", Of: &published.Place{Subject: reportstest.NFT.Name, Services: 1000}}
+	for to, want := range map[float64]Verdict{0: Shown, 5: Undecided} {
+		e.To = to
+		r, err := Judge(&published.Claim{Name: "c", Expect: []published.Expectation{e}}, run(t, 10))
+		if err != nil || r.Verdict != want || len(r.Values) != 1 || !strings.Contains(r.Values[0].Say, "was stopped") || r.Values[0].measured() != "not measured" {
+			t.Errorf("at most %v: %+v, %v; want %s", to, r, err, want)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package published
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"synclab/reports/diff"
@@ -20,16 +21,14 @@ func (r Results) Document() *doc.Document {
 	counts := map[Verdict]int{}
 	for _, one := range r {
 		counts[one.Verdict]++
+		name, title := doc.Text(one.Name), doc.Text(one.Title)
 		if len(one.Values) == 0 {
-			t.Add(doc.Text(one.Name), doc.Text(one.Title), doc.None(), doc.None(), doc.None(), doc.Text(string(one.Verdict)+": "+one.Why))
+			t.Add(name, title, doc.None(), doc.None(), doc.None(), doc.Text(string(one.Verdict)+": "+one.Why))
 			continue
 		}
-		for i, v := range one.Values {
-			name, title := doc.Text(one.Name), doc.Text(one.Title)
-			if i > 0 {
-				name, title = doc.Text(""), doc.Text("")
-			}
+		for _, v := range one.Values {
 			t.Add(name, title, doc.Text(strings.TrimSuffix(v.Say+": "+v.expected(), ": ")), doc.Text(v.format(v.Published)), doc.Text(v.measured()), doc.Text(string(v.Verdict)))
+			name, title = doc.Text(""), doc.Text("")
 		}
 	}
 	var each []string
@@ -50,16 +49,13 @@ func (r Results) Document() *doc.Document {
 func (r Result) section() doc.Section {
 	c := r.Claim
 	s := doc.Section{ID: r.Name, Title: r.Name + ": " + c.Title, Short: r.Name}
-	facts := [][2]string{{"source", c.Source + " (" + c.Date + ")"}, {"published", c.Published}}
 	because := "a difference may be due to"
 	if r.Verdict == Cannot {
 		because = "cannot run here"
 	}
-	for _, fact := range [][2]string{{"how", c.Method}, {"on", c.Hardware}, {"compared", c.Compared}, {because, r.Why}, {"run", r.Folder}} {
-		if fact[1] != "" {
-			facts = append(facts, fact)
-		}
-	}
+	facts := [][2]string{{"source", c.Source + " (" + c.Date + ")"}, {"published", c.Published}, {"how", c.Method}, {"on", c.Hardware},
+		{"compared", c.Compared}, {because, r.Why}, {"run", r.Folder}}
+	facts = slices.DeleteFunc(facts, func(fact [2]string) bool { return fact[1] == "" })
 	s.Add(doc.Block{On: doc.Page | doc.Markdown, Folded: true, Heading: "Details", Facts: facts})
 	return s
 }
@@ -81,6 +77,8 @@ func (v Value) expected() string {
 func (v Value) measured() string {
 	text := v.format(&v.Measured)
 	switch {
+	case v.Repetitions == 0:
+		return "not measured"
 	case v.AtLeast:
 		text = "> " + text
 	case v.AtMost:

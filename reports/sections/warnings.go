@@ -193,12 +193,12 @@ func unsteadyCaches(c *records.Collection) []warning {
 	for _, samples := range c.Each() {
 		beside := map[string]estimate.Sample{} // of each CPU
 		for _, r := range samples.Records {
-			if r.Metric == raw.CacheLoad {
-				of := records.Repetition{Run: r.Run, Rep: r.Rep}
-				if beside[r.Kind] == nil {
-					beside[r.Kind] = estimate.Sample{}
+			if r.Metric == raw.CacheLoad { // each machine and each guest of a report has other caches
+				of, cpu := records.Repetition{Run: r.Run, Rep: r.Rep}, fmt.Sprint(r.Kind, "\x00", r.Run, r.Params[raw.KernelField])
+				if beside[cpu] == nil {
+					beside[cpu] = estimate.Sample{}
 				}
-				beside[r.Kind][of] = append(beside[r.Kind][of], r.Value)
+				beside[cpu][of] = append(beside[cpu][of], r.Value)
 			}
 		}
 		for cpu, values := range beside {
@@ -211,6 +211,7 @@ func unsteadyCaches(c *records.Collection) []warning {
 	for _, cpu := range slices.Sorted(maps.Keys(all)) {
 		if least, most := slices.Min(all[cpu]), slices.Max(all[cpu]); most >= ratio*least {
 			ratio = most / least
+			cpu, _, _ = strings.Cut(cpu, "\x00")
 			worst = warningWords{CPU: cpu, Least: doc.Format(least, "s"), Most: doc.Format(most, "s")}
 		}
 	}
