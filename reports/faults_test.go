@@ -55,7 +55,7 @@ func TestFaultName(t *testing.T) {
 }
 
 func TestHoldText(t *testing.T) {
-	for seconds, want := range map[float64]string{6: "6 s", 0.5: "500 ms", 3600: "1h", 660: "11m", 661: "11m1s"} {
+	for seconds, want := range map[float64]string{6: "for 6 s", 10: "for 10 s", 0.5: "for 500 ms", 3600: "until cleared", 660: "for 11m", 661: "for 11m1s"} {
 		if got := sections.HoldText(seconds); got != want {
 			t.Errorf("%v: %q, want %q", seconds, got, want)
 		}

@@ -297,6 +297,30 @@ func TestConstant(t *testing.T) {
 	}
 }
 
+// TestChance: an SLO that a size violates and a larger one meets is not what limits the subject, or not for sure.
+func TestChance(t *testing.T) {
+	q := question(legacy.name)
+	var list []raw.Record
+	for size, packet := range map[int]float64{1000: 50e-6, 2000: 200e-6, 4000: 50e-6} {
+		for _, r := range legacy.records(size, 1, "", 1) {
+			switch {
+			case r.Metric == raw.FirstPacket:
+				r.Value = packet
+			case r.Metric == raw.PeakRSS && size == 4000:
+				r.Value = 1e12
+			}
+			list = append(list, r)
+		}
+	}
+	a, err := NewAnswer(q, &raw.Run{Subjects: q.Subjects}, list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if limit := a.Subjects[0].Limit(&q); !strings.Contains(limit, "violated at 2,000 (observed): first packet p99 200 µs (but met at 4,000") {
+		t.Errorf("%q", limit)
+	}
+}
+
 // TestInterrupted: what a repetition had not measured when it was interrupted is not met.
 func TestInterrupted(t *testing.T) {
 	q := question(legacy.name)

@@ -61,6 +61,12 @@ func (s *SubjectAnswer) firstText() string {
 			if s.constant(one.name) {
 				text += " (it hardly grows with the number of Services)"
 			}
+			if i := slices.IndexFunc(s.Cells, func(c Cell) bool {
+				_, ok := c.Values[one.name]
+				return ok && c.Setting == "" && c.Size > s.Bracket.Violated && !slices.Contains(c.Violated, one.name)
+			}); i >= 0 {
+				text += " (but met at " + count(s.Cells[i].Size) + ", so chance may decide: it takes a larger --budget)"
+			}
 			words = append(words, text)
 		}
 	}

@@ -78,12 +78,8 @@ func naturalPaths(a, b string) int {
 // scenarioFields are a scenario's values by path, from its YAML: durations have units.
 func scenarioFields(s scenarios.Scenario) map[string]string {
 	out := map[string]string{}
-	text, err := s.YAML()
-	if err != nil {
-		return out
-	}
 	var fields map[string]any
-	if yaml.Unmarshal(text, &fields) != nil {
+	if text, err := s.YAML(); err != nil || yaml.Unmarshal(text, &fields) != nil {
 		return out
 	}
 	for name, value := range fields {

@@ -60,20 +60,18 @@ func (s *Summary) FaultOf(cell records.Cell, name, series string) *FaultResult {
 	return &s.Faults[i]
 }
 
-// faultTable has a row for each fault of a cell, and one for all of them.
+// faultTable has a row for each fault of a cell. Sums would be of different faults: not every fault applies to every subject.
 func (s *Summary) faultTable(cell records.Cell) *doc.Table {
 	names, series := s.FaultsOf(cell)
 	t := &doc.Table{Title: "Faults at " + records.SizesText([]records.Cell{cell}) + records.SettingsTail(records.ShortSettings(cell.Settings())) + ": time to recover, failed and misrouted flows",
 		Note: s.byTime(), Columns: []doc.Column{{Name: "Fault",
-			Legend: "−12: 12 flows failed before the recovery; !3: 3 flows were misrouted; ?: no recovery was observed; the time after a fault's name is the fault's duration"},
+			Legend: "−12: 12 flows failed before the recovery; !3: 3 flows were misrouted; ?: no recovery was observed; a time after a fault's name is the fault's planned duration"},
 			{Name: "Recovery is counted", On: doc.Page, Row: true}}}
-	all := []doc.Cell{{Text: "all faults", Terminal: "recovered"}, doc.None()}
 	for _, one := range series {
 		column := s.seriesColumn(one)
 		column.Short = records.ShortSeries(one)
 		column.Group, _, _ = strings.Cut(one, "/")
 		t.Columns = append(t.Columns, column)
-		all = append(all, allFaultsCell(s.faultTotals(cell, one)))
 	}
 	for _, name := range names {
 		kind, _, _ := strings.Cut(FaultText(name), " ")
@@ -81,14 +79,13 @@ func (s *Summary) faultTable(cell records.Cell) *doc.Table {
 		for _, one := range series {
 			f := s.FaultOf(cell, name, one)
 			if f != nil && f.Duration > 0 {
-				row[0].Sub = "active for " + HoldText(f.Duration)
+				row[0].Sub = "active " + HoldText(f.Duration)
 				row[0].Terminal = row[0].Text + ", " + HoldText(f.Duration)
 			}
 			row = append(row, FaultCell(f))
 		}
 		t.Add(row...)
 	}
-	t.Add(all...)
 	return t
 }
 
@@ -122,44 +119,12 @@ func FaultCell(f *FaultResult) doc.Cell {
 	return cell
 }
 
-// HoldText formats a fault's duration: "6 s", "1h".
+// HoldText formats a fault's planned duration. No run waits for the end of an hour: a later step clears the fault.
 func HoldText(seconds float64) string {
-	text := doc.TrimTick(doc.Format(seconds, "s"))
-	return strings.TrimSuffix(strings.TrimSuffix(text, "0s"), "h0m") + map[bool]string{true: "h"}[strings.HasSuffix(text, "h0m0s")]
-}
-
-// faultTotals adds up a subject's faults: their number, the faults without a recovery, and the outcomes of flows. recovered
-// counts those whose recovery was observed.
-func (s *Summary) faultTotals(cell records.Cell, series string) (total FaultResult, recovered int) {
-	for _, f := range s.Faults {
-		if f.Cell.ID() != cell.ID() || f.Series != series {
-			continue
-		}
-		total.Times += f.Times
-		total.Never += f.Never
-		total.Flows += f.Flows
-		total.Failed += f.Failed
-		total.Misrouted += f.Misrouted
-		if f.Recovered != nil {
-			recovered += f.Recovered.N
-			if total.Recovered == nil || f.Recovered.Max > total.Recovered.Max {
-				total.Recovered = f.Recovered
-			}
-		}
+	if seconds >= 3600 {
+		return "until cleared"
 	}
-	return total, recovered
-}
-
-func allFaultsCell(total FaultResult, recovered int) doc.Cell {
-	cell := doc.Cell{Terminal: strconv.Itoa(recovered) + " of " + strconv.Itoa(total.Times), Loud: total.Never > 0 || total.Misrouted > 0}
-	cell.Text = cell.Terminal + " recovered"
-	cell.Markdown = cell.Text + total.flowsText()
-	var below []string
-	if total.Recovered != nil {
-		below = append(below, "slowest "+doc.Format(total.Recovered.Max, "s"))
-	}
-	cell.Sub = strings.Join(append(below, total.lost()...), "\n")
-	return cell
+	return "for " + strings.TrimSuffix(doc.TrimTick(doc.Format(seconds, "s")), "0s")
 }
 
 // lost states the outcomes of flows, or nothing without a stream.
@@ -191,15 +156,13 @@ func (f *FaultResult) notWithin() string {
 	return "not within " + doc.TrimTick(doc.Format(f.Waited, "s"))
 }
 
-// byTime explains when kube-proxy in iptables mode recovers later, if it did not recover within the wait.
+// byTime explains when kube-proxy recovers later, if it did not recover within the wait.
 func (s *Summary) byTime() string {
-	if !slices.ContainsFunc(s.Faults, func(f FaultResult) bool {
-		return f.Never > 0 && subject.IsKubeProxy(f.Series) && strings.Contains(f.Series, "/iptables")
-	}) {
+	if !slices.ContainsFunc(s.Faults, func(f FaultResult) bool { return f.Never > 0 && subject.IsKubeProxy(f.Series) }) {
 		return ""
 	}
-	return "“Not within” does not mean “never”: kube-proxy in iptables mode makes a full sync once an hour. " +
-		"Above 1,000 endpoints, it makes no periodic full sync (k/k#138571)."
+	return "“Not within” does not mean “never”: kube-proxy makes a full sync once an hour, " +
+		"but in mode iptables above 1,000 endpoints none by time (k/k#138571)."
 }
 
 // faultShort is a fault on a terminal: "1.2 s" or "> 45 s", with the failed and misrouted flows, if any.
