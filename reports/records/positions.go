@@ -1,6 +1,7 @@
 package records
 
 import (
+	"cmp"
 	"slices"
 
 	"synclab/bench/raw"
@@ -19,8 +20,8 @@ func probeOf(r *raw.Record) probe {
 
 // alignPositions maps the position of a packet or of connections to a position that all repetitions share. kube-proxy writes its
 // dispatch rules in another order at each start: the last probed Service is at position 995 in one repetition and at
-// 989 in the next. So the k-th positions of all repetitions belong together, at their median position. Repetitions with
-// different numbers of positions stay unchanged.
+// 989 in the next. So the k-th positions of all repetitions belong together, at their median position. Of repetitions with
+// different numbers of positions, the first and the last ones belong together, at the outermost.
 func alignPositions(records []raw.Record) func(*raw.Record) int {
 	probed := map[probe]map[int][]int{} // positions by repetition
 	for i := range records {
@@ -36,16 +37,28 @@ func alignPositions(records []raw.Record) func(*raw.Record) int {
 			probed[p][r.Rep] = slices.Insert(probed[p][r.Rep], at, *r.Position)
 		}
 	}
-	aligned := map[probe][]int{}
+	aligned, first, last := map[probe][]int{}, map[probe]int{}, map[probe]int{}
 	for p, byRep := range probed {
 		if middle, ok := middlePositions(byRep); ok {
 			aligned[p] = middle
+			continue
+		}
+		for _, own := range byRep {
+			first[p], last[p] = min(cmp.Or(first[p], own[0]), own[0]), max(last[p], own[len(own)-1])
 		}
 	}
 	return func(r *raw.Record) int {
 		p := probeOf(r)
-		if at, found := slices.BinarySearch(probed[p][r.Rep], *r.Position); found && aligned[p] != nil {
+		own := probed[p][r.Rep]
+		at, found := slices.BinarySearch(own, *r.Position)
+		switch {
+		case !found:
+		case aligned[p] != nil:
 			return aligned[p][at]
+		case at == len(own)-1:
+			return last[p]
+		case at == 0:
+			return first[p]
 		}
 		return *r.Position
 	}

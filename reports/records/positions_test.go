@@ -1,6 +1,7 @@
 package records
 
 import (
+	"slices"
 	"testing"
 
 	"synclab/bench/raw"
@@ -27,15 +28,16 @@ func TestAlignPositions(t *testing.T) {
 			l.Records = append(l.Records, r...)
 		}
 		c := Collect([]*Run{l})
-		return c.Series[0].LastPosition(c.Cells[0]), c.Series[0].Positions(c.Cells[0])
+		positions := c.Series[0].Positions(c.Cells[0])
+		return c.Series[0].At(c.Cells[0], positions[len(positions)-1]), positions
 	}
 	sample, positions := last(packets(1, 2, 50, 97), packets(2, 1, 52, 99), packets(3, 3, 49, 95))
 	if len(sample) != 3 || len(positions) != 3 || positions[0] != 2 || positions[1] != 50 || positions[2] != 97 {
 		t.Errorf("last positions of %d repetitions, positions %v", len(sample), positions)
 	}
-	// Repetitions with different numbers of positions stay separate.
-	if sample, _ := last(packets(1, 2, 50, 97), packets(2, 1, 99)); len(sample) != 1 {
-		t.Errorf("last positions of %d repetitions", len(sample))
+	// Of repetitions with different numbers of positions, only the ends belong together.
+	if sample, positions := last(packets(1, 2, 50, 97), packets(2, 1, 99), packets(3, 3, 40, 60, 90)); len(sample) != 3 || !slices.Equal(positions, []int{1, 40, 50, 60, 99}) {
+		t.Errorf("last positions of %d repetitions, positions %v", len(sample), positions)
 	}
 	// The positions of connections have their own places.
 	connections := packets(1, 7, 60, 90)
