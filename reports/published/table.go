@@ -18,9 +18,12 @@ func (r Results) Document() *doc.Document {
 	all := doc.Section{ID: "claims", Title: "Claims"}
 	t := &doc.Table{Columns: []doc.Column{{Name: "Claim"}, {Name: "About", Row: true}, {Name: "Expected", Row: true}, {Name: "Published", Numeric: true},
 		{Name: "Measured", Numeric: true}, {Name: "Verdict"}}}
-	counts := map[Verdict]int{}
+	counts, reasons := map[Verdict]int{}, []string(nil)
 	for _, one := range r {
 		counts[one.Verdict]++
+		if one.Verdict == Differs && one.Why != "" {
+			reasons = append(reasons, one.Name+" may differ because of this: "+one.Why+".")
+		}
 		name, title := doc.Text(one.Name), doc.Text(one.Title)
 		if len(one.Values) == 0 {
 			t.Add(name, title, doc.None(), doc.None(), doc.None(), doc.Text(string(one.Verdict)+": "+one.Why))
@@ -37,7 +40,7 @@ func (r Results) Document() *doc.Document {
 			each = append(each, fmt.Sprintf("%d: %s", counts[v], v))
 		}
 	}
-	all.Add(doc.Block{Note: doc.Plural(len(r), "claim") + ". " + strings.Join(each, ", ") + "."}, doc.Block{Table: t})
+	all.Add(doc.Block{Note: doc.Plural(len(r), "claim") + ". " + strings.Join(each, ", ") + "."}, doc.Block{Table: t}, doc.Block{List: reasons})
 	d.Sections = append(d.Sections, all)
 	for _, one := range r {
 		d.Sections = append(d.Sections, one.section())
