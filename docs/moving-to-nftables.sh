@@ -34,8 +34,8 @@ for services; do
 	size="--services $services --endpoints 12"
 	# shellcheck disable=SC2086 # a list of words on purpose
 	{
-		step "does it do the same (migrate)" bin/synclab migrate $size --reps 1 --max-time 15m --from $old --to $new --out "$dir/migrate-$services"
-		step "what does it cost (compare)" bin/synclab compare $size --reps 1 --max-time 15m --subjects $old,$new --out "$dir/compare-$services"
+		step "does it do the same (migrate)" bin/synclab migrate $size --reps 1 --max-time 5m --from $old --to $new --out "$dir/migrate-$services"
+		step "what does it cost (compare)" bin/synclab compare $size --reps 1 --max-time 5m --subjects $old,$new --out "$dir/compare-$services"
 		step "how far can it grow (plan)" bin/synclab plan $size --churn 10 --budget 10m --today $old --subjects $old,$new --fresh --out "$dir/plan-$services"
 	}
 done
