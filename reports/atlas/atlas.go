@@ -28,7 +28,7 @@ var questions = []question{
 		[]string{comparison.FigureFirstPacket, comparison.FigureFirstSYN}},
 	{"How many connections?", "Each request has its own connection. CPU time is that of both ends and of the node between them.",
 		[]string{comparison.FigureConnection, comparison.FigureConnCPU}},
-	{"How much CPU and memory?", "CPU time of the subject and of the tools that it starts. Peak memory is the sum of their peaks, and has nothing of the kernel's.",
+	{"How much CPU and memory?", "CPU time of the subject and of the tools that it starts. Peak memory is the sum of their peaks without the kernel's, and has no difference below 5 %, as equal proxiers differ by so much.",
 		[]string{comparison.FigureColdCPU, comparison.FigureCPU, comparison.FigureTotalRSS, "kernel_memory"}},
 	{"How long do other programs wait?", "A stall is the longest time, the start included, for which a process that was ready to run on a CPU did not run. Others' calls of iptables and nft are those of two programs that write rules all the time.",
 		[]string{comparison.FigureIptablesWait, comparison.FigureNftWait, "schedule_gap"}},
@@ -111,6 +111,9 @@ func rowsOf(c *records.Collection, compared *comparison.CellComparison, of row) 
 				continue
 			}
 			text := comparison.FigureValue(value, true)
+			if wide, ok := value.Spread(); ok && wide > 1 { // half of it says nothing about the other half
+				text = fmt.Sprintf("%s (95 %%: %s–%s)", comparison.FigureValue(value, false), doc.Format(*value.Low, value.Unit), doc.Format(*value.High, value.Unit))
+			}
 			if value.RangeLow != nil && !value.AtLeast {
 				text += fmt.Sprintf(" (%s–%s)", doc.Format(*value.RangeLow, value.Unit), doc.Format(*value.RangeHigh, value.Unit))
 			}
