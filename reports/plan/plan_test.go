@@ -301,7 +301,7 @@ func TestConstant(t *testing.T) {
 func TestChance(t *testing.T) {
 	q := question(legacy.name)
 	var list []raw.Record
-	for size, packet := range map[int]float64{1000: 50e-6, 2000: 200e-6, 4000: 50e-6} {
+	for size, packet := range map[int]float64{1000: 50e-6, 2000: 200e-6, 4000: 90e-6} {
 		for _, r := range legacy.records(size, 1, "", 1) {
 			switch {
 			case r.Metric == raw.FirstPacket:

@@ -140,6 +140,14 @@ func (c *Samples) CountTotal(metric raw.Metric, want func(table string) bool) (t
 	return total, len(full) > 0
 }
 
+func (s *Series) LastPosition(cell Cell) estimate.Sample {
+	p := s.Positions(cell)
+	if len(p) == 0 {
+		return nil
+	}
+	return s.At(cell, p[len(p)-1])
+}
+
 // SweepLines groups the cells. It returns only lines with at least two sizes.
 func (c *Collection) SweepLines() []SweepLine {
 	var lines []SweepLine
