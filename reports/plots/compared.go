@@ -3,6 +3,7 @@ package plots
 import (
 	"image/color"
 	"math"
+	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -70,7 +71,7 @@ func comparedCost(s *sections.Summary) *figure.Figure {
 		caption = "Medians with 95 % confidence intervals, or the range of fewer than 6 repetitions: CPU time of the subject and its tools, peak memory of its process and of its largest tool."
 	}
 	if len(s.Collected.Pooled(raw.ScheduleGap)) > 0 {
-		title, caption = title+", and the longest stall", caption+" A stall: another process that was ready to run on a CPU could not."
+		title, caption = strings.Replace(title, " and ", ", ", 1)+" and the longest stall", caption+" A stall: another process that was ready to run on a CPU could not."
 	}
 	return comparedBars(s, "compared-cost", title, caption,
 		[]string{comparison.FigureCPU, comparison.FigureColdCPU, comparison.FigureRSS, comparison.FigureChildRSS, string(raw.ScheduleGap)})
