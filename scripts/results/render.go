@@ -35,8 +35,9 @@ func (m *measurement) render(o output, docs string) error {
 	if err != nil {
 		return err
 	}
-	var commands []string
+	commands := []string{"`make results PART=" + m.part.Name + "`"}
 	if len(m.part.Commands) <= mostCommands {
+		commands = nil
 		for _, command := range m.part.Commands {
 			command = strings.TrimPrefix(command, "-")
 			commands = append(commands, "`"+programOf(strings.Fields(command), "synclab")+" "+withoutFolder(m.values.expand(command, "runs/results/"+m.part.Name))+"`")
@@ -107,7 +108,7 @@ var folderFlags = regexp.MustCompile(` --(out \S+|force)`)
 
 func withoutFolder(command string) string { return folderFlags.ReplaceAllString(command, "") }
 
-// provenance describes when, on which machine, with which versions and, if it is short, by which commands something was measured.
+// provenance describes when, on which machine and with which versions something was measured.
 func provenance(part string, run raw.Run, commands []string) string {
 	v, m := run.Versions, run.Machine
 	versions := []string{"Linux " + v.Kernel}
@@ -122,9 +123,9 @@ func provenance(part string, run raw.Run, commands []string) string {
 	if v.Cilium != "" {
 		versions = append(versions, "Cilium "+v.Cilium)
 	}
-	return fmt.Sprintf("Measured %s at commit %s, part %s of `make results`: %s, %d CPUs, %.1f GiB; %s, %s; %s.",
+	return fmt.Sprintf("Measured %s at commit %s, part %s of `make results`: %s, %d CPUs, %.1f GiB; %s, %s; seed %d: %s.",
 		run.Started.UTC().Format("2006-01-02"), v.Synclab, part, m.CPU, m.CPUs, float64(m.MemoryBytes)/(1<<30),
-		strings.Join(versions, ", "), v.Go, strings.TrimSuffix(fmt.Sprintf("seed %d: %s", run.Seed, strings.Join(commands, ", ")), ": "))
+		strings.Join(versions, ", "), v.Go, run.Seed, strings.Join(commands, ", "))
 }
 
 // replaceBlock replaces the content between the markers of a block.
