@@ -232,7 +232,7 @@ func (in *planInput) cell(size int) (s scenarios.Scenario, objects *sim.Objects,
 	if c.Churn.NodeLosses > 0 {
 		s.Steps = append(s.Steps, scenarios.Step{NodeLoss: &scenarios.NodeLoss{Nodes: 1}}, settle)
 	}
-	if in.writers { // last, since they cost the proxier something too
+	if in.writers { // last, since they cost the proxier something too, and until they are cleared
 		s.Steps = append(s.Steps, scenarios.Step{Fault: &scenarios.Fault{Kind: scenarios.FaultWriter, For: 2*in.timeout + time.Hour}},
 			scenarios.Step{Restart: &scenarios.Restart{}}, settle, scenarios.Step{Fault: &scenarios.Fault{Kind: scenarios.FaultClear}})
 	}

@@ -43,8 +43,8 @@ of functions, and no absolute times, unless a claim is about their order of magn
   no bound published  the value is shown, and there is none to compare it with
   cannot run here     and why: a kernel, a tool or a mode is missing
 
-Without a name it runs all, for some two hours. A claim that differs is a result: the exit status is 0.
-docs/published.md is its table.`,
+Without a name it runs all, for some two hours. A claim that differs is a result: the
+exit status is 0. docs/published.md is its table.`,
 		Example: `  synclab published --list
   synclab published blog-first-packet
   synclab published --out runs/published

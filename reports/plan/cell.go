@@ -92,9 +92,6 @@ func beforeWriters(records []raw.Record) (before []raw.Record, wait Value) {
 	if !wrote {
 		wait.V = 0
 	}
-	if first == math.MaxInt {
-		return records, wait
-	}
 	return slices.DeleteFunc(slices.Clone(records), func(r raw.Record) bool {
 		step, _ := scenarios.StepOf(r.Step)
 		wait.AtLeast = wait.AtLeast || step >= first && r.Metric == raw.Exceeded

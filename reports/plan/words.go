@@ -65,7 +65,7 @@ func (s *SubjectAnswer) firstText() string {
 				_, ok := c.Values[one.name]
 				return ok && c.Setting == "" && c.Size > s.Bracket.Violated && !slices.Contains(c.Violated, one.name)
 			}); i >= 0 {
-				text += " (but met at " + count(s.Cells[i].Size) + ", so chance may decide: it takes a larger --budget)"
+				text += " (but met at " + count(s.Cells[i].Size) + ": repeat it with a larger --budget)"
 			}
 			words = append(words, text)
 		}

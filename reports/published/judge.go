@@ -73,11 +73,16 @@ func Judge(c *published.Claim, dir string) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	collected := records.Collect([]*records.Run{run})
 	stopped := slices.IndexFunc(run.Records, func(r raw.Record) bool { return r.Metric == raw.Exceeded })
 	r := Result{Claim: c, Name: c.Name, Title: c.Title, Source: c.Source, Verdict: Shown, Folder: dir}
 	for _, e := range c.Expect {
 		v := Value{Say: e.Say, Published: e.Published, From: e.From, To: e.To}
-		err := v.measure(records.Collect([]*records.Run{inStep(run, e.Step)}), e)
+		of := collected
+		if e.Step != "" {
+			of = records.Collect([]*records.Run{inStep(run, e.Step)})
+		}
+		err := v.measure(of, e)
 		if e.Step != "" && stopped >= 0 { // the repetitions that reached the step would not be those of all
 			err = fmt.Errorf("%s was stopped: %s", run.Records[stopped].Subject, run.Records[stopped].Error)
 		}
@@ -104,7 +109,7 @@ func Judge(c *published.Claim, dir string) (Result, error) {
 	return r, nil
 }
 
-// inStep returns a run with the records of a kind of step and of the settle after it; without one, with all.
+// inStep returns a run with the records of a kind of step and of the settle after it only.
 func inStep(run *records.Run, step string) *records.Run {
 	part, asked := *run, map[int]bool{}
 	for _, r := range run.Records {
@@ -114,7 +119,7 @@ func inStep(run *records.Run, step string) *records.Run {
 	}
 	part.Records = slices.DeleteFunc(slices.Clone(run.Records), func(r raw.Record) bool {
 		number, _ := scenarios.StepOf(r.Step)
-		return step != "" && !asked[number]
+		return !asked[number]
 	})
 	return &part
 }

@@ -127,9 +127,6 @@ func TestStep(t *testing.T) {
 	if part := inStep(both, "restart"); len(part.Records) != 3 || len(both.Records) != 7 {
 		t.Errorf("%+v", part.Records)
 	}
-	if same := inStep(both, ""); len(same.Records) != 7 {
-		t.Errorf("without a step: %+v", same.Records)
-	}
 }
 
 // A step that a stopped subject did not reach decides nothing, and is no lack of the machine.
