@@ -73,7 +73,7 @@ func FuzzMarkdown(f *testing.F) {
 				}
 			}
 			line := strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(got[i], "## "), "### "), "- ")
-			if strings.Contains(text, spanBegin) || linked.MatchString(text) {
+			if strings.Contains(text, spanBegin) || linked.MatchString(text) || linked.MatchString("x"+text) {
 				continue // code may have anything
 			}
 			if at := dangers.FindString(line); at != "" {
