@@ -6,6 +6,8 @@ import (
 	"math/bits"
 	"net/netip"
 	"slices"
+
+	"synclab/internal/inet"
 )
 
 // The networks of the simulated cluster that a shape does not choose, IPv4 first. Its service and pod networks must
@@ -50,13 +52,6 @@ type namedNetwork struct {
 // familyNetworks are the networks of a list, by family.
 type familyNetworks map[string]netip.Prefix
 
-func familyOf(p netip.Prefix) string {
-	if p.Addr().Is4() {
-		return "IPv4"
-	}
-	return "IPv6"
-}
-
 // checkNetworks parses the service and pod networks. It reports a family without one of each, and networks that
 // overlap each other or a taken one.
 func (s *Shape) checkNetworks(ps *Problems) (service, pod familyNetworks) {
@@ -87,7 +82,7 @@ func (s *Shape) parseNetworks(path string, cidrs []string, ps *Problems) familyN
 			ps.add(at, fmt.Sprintf("%s has bits set beyond its length: want %s", cidr, p.Masked()))
 			continue
 		}
-		family := familyOf(p)
+		family := string(inet.FamilyOf(p.Addr()))
 		if !slices.Contains(s.Families, family) {
 			ps.add(at, fmt.Sprintf("%s is %s, which shape.families does not have", cidr, family))
 			continue

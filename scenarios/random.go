@@ -2,10 +2,13 @@ package scenarios
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"synclab/internal/inet"
 )
 
 // RandomOptions limit what Random draws.
@@ -123,11 +126,7 @@ func (d *drawing) shape() {
 type shares map[string]float64
 
 func (s shares) present() map[string]float64 {
-	for name, share := range s {
-		if share == 0 {
-			delete(s, name)
-		}
-	}
+	maps.DeleteFunc(s, func(_ string, share float64) bool { return share == 0 })
 	if len(s) == 0 {
 		return nil
 	}
@@ -152,7 +151,7 @@ func (d *drawing) proxy() {
 		p.NodePortAddresses = []string{"primary"}
 	case 1:
 		for _, network := range NodeNetworks {
-			if slices.Contains(d.s.Shape.Families, familyOf(network)) {
+			if slices.Contains(d.s.Shape.Families, string(inet.FamilyOf(network.Addr()))) {
 				p.NodePortAddresses = append(p.NodePortAddresses, network.String())
 			}
 		}

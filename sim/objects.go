@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // Objects is one state of the cluster: everything that a Service proxy watches. Each list is sorted by namespace, then
@@ -30,6 +31,33 @@ func (o *Objects) SortOthers() {
 	SortByName(o.Services)
 	SortByName(o.Slices)
 	SortByName(o.Nodes[min(1, len(o.Nodes)):])
+}
+
+// All returns every object: the Nodes, the Services, and the slices.
+func (o *Objects) All() []runtime.Object {
+	all := make([]runtime.Object, 0, len(o.Nodes)+len(o.Services)+len(o.Slices))
+	for _, node := range o.Nodes {
+		all = append(all, node)
+	}
+	for _, service := range o.Services {
+		all = append(all, service)
+	}
+	for _, slice := range o.Slices {
+		all = append(all, slice)
+	}
+	return all
+}
+
+// Add appends an object to the list of its kind. Other kinds are left out.
+func (o *Objects) Add(object runtime.Object) {
+	switch object := object.(type) {
+	case *corev1.Node:
+		o.Nodes = append(o.Nodes, object)
+	case *corev1.Service:
+		o.Services = append(o.Services, object)
+	case *discoveryv1.EndpointSlice:
+		o.Slices = append(o.Slices, object)
+	}
 }
 
 func SortByName[T metav1.Object](objects []T) {

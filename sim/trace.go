@@ -1,8 +1,10 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -93,14 +95,6 @@ func KindAndName(o runtime.Object) string {
 	if err != nil {
 		return fmt.Sprintf("%T", o)
 	}
-	kind := "object"
-	switch o.(type) {
-	case *corev1.Service:
-		kind = "service"
-	case *discoveryv1.EndpointSlice:
-		kind = "endpointslice"
-	case *corev1.Node:
-		kind = "node"
-	}
+	kind := cmp.Or(strings.TrimSuffix(ResourceOf(o).Resource, "s"), "object")
 	return NameOf(kind, m.GetNamespace(), m.GetName())
 }

@@ -98,7 +98,7 @@ func runCapture(ctx context.Context, s streams, o captureOptions) error {
 	if o.length > 0 {
 		return recordTrace(ctx, s, client, cfg.Host, o.out, o.length)
 	}
-	objects, err := capture.Take(ctx, client, capture.TakeOptions{})
+	objects, err := capture.Take(ctx, client, capture.PageSize)
 	if err != nil {
 		if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
 			err = fmt.Errorf("%w; capture needs the right to list services, endpointslices and nodes in all namespaces", err)

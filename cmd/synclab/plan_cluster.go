@@ -314,7 +314,7 @@ func (f *planCluster) objects(ctx context.Context, cmd *cobra.Command, s streams
 		return nil, "", err
 	}
 	fmt.Fprintln(s.err, "listing the Services, EndpointSlices and Nodes of the cluster")
-	objects, err := capture.Take(ctx, client, capture.TakeOptions{})
+	objects, err := capture.Take(ctx, client, capture.PageSize)
 	return objects, "the cluster", err
 }
 

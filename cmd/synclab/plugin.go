@@ -85,7 +85,7 @@ func readCurrent(cmd *cobra.Command, s streams) error {
 	if err != nil {
 		return err
 	}
-	objects, err := capture.Take(cmd.Context(), client, capture.TakeOptions{})
+	objects, err := capture.Take(cmd.Context(), client, capture.PageSize)
 	if err != nil {
 		return err
 	}

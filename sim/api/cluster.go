@@ -7,7 +7,6 @@ import (
 	"maps"
 	"strconv"
 	"sync"
-	"synclab/sim"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -16,12 +15,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
+
+	"synclab/sim"
 )
 
 // Cluster is the API side of the simulated cluster. client-go's fake clientset holds the state; real shared informers
@@ -109,27 +111,14 @@ func (c *Cluster) Load(ctx context.Context, o *sim.Objects) error {
 			return fmt.Errorf("load: informers of %s have started; apply changes instead", r.Resource)
 		}
 	}
-	if err := loadAll(ctx, c, o.Nodes); err != nil {
-		return err
-	}
-	if err := loadAll(ctx, c, o.Services); err != nil {
-		return err
-	}
-	return loadAll(ctx, c, o.Slices)
-}
-
-func loadAll[T interface {
-	metav1.Object
-	runtime.Object
-}](ctx context.Context, c *Cluster, objects []T) error {
-	for _, o := range objects {
+	for _, o := range o.All() {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("load: %w", err)
 		}
 		if err := c.client.Tracker().Add(o); err != nil {
 			return fmt.Errorf("load %s: %w", sim.KindAndName(o), err)
 		}
-		c.version = max(c.version, sim.VersionOf(o))
+		c.version = max(c.version, sim.VersionOf(o.(metav1.Object)))
 	}
 	return nil
 }
@@ -373,15 +362,7 @@ type factory struct {
 
 // Start starts the informers that have not started yet.
 func (f *factory) Start(stop <-chan struct{}) {
-	ctx, cancel := context.WithCancel(f.cluster)
-	go func() {
-		defer cancel()
-		select {
-		case <-stop:
-		case <-f.cluster.Done():
-		}
-	}()
-	f.SharedInformerFactory.StartWithContext(ctx)
+	f.StartWithContext(wait.ContextForChannel(stop))
 }
 
 // StartWithContext starts the informers that have not started yet.

@@ -5,8 +5,6 @@ import (
 	"strconv"
 	"synclab/sim"
 
-	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -56,14 +54,7 @@ func (c *Cluster) objects() (*sim.Objects, error) {
 			if m := o.(metav1.Object); m.GetResourceVersion() == "" {
 				m.SetResourceVersion(strconv.FormatInt(c.version, 10))
 			}
-			switch o := o.(type) {
-			case *corev1.Service:
-				all.Services = append(all.Services, o)
-			case *discoveryv1.EndpointSlice:
-				all.Slices = append(all.Slices, o)
-			case *corev1.Node:
-				all.Nodes = append(all.Nodes, o)
-			}
+			all.Add(o)
 		}
 	}
 	all.Sort()

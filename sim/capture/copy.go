@@ -28,7 +28,7 @@ func (a *anonymizer) copy(o *sim.Objects) *sim.Objects {
 	for _, slice := range o.Slices {
 		c.Slices = append(c.Slices, a.slice(slice))
 	}
-	sortObjects(&c)
+	c.Sort()
 	return &c
 }
 

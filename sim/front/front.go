@@ -13,7 +13,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -179,7 +178,7 @@ func (f *Front) item(r *resource, o runtime.Object) *item {
 
 // written stores one write of the cluster.
 func (f *Front) written(w api.Write) {
-	r := resourceOfObject(w.Object)
+	r := resourceOf(sim.ResourceOf(w.Object))
 	if r == nil {
 		return
 	}
@@ -203,19 +202,6 @@ func (f *Front) written(w api.Write) {
 		}
 	}
 	f.stores[r].put(w.Version, it)
-}
-
-func resourceOfObject(o runtime.Object) *resource {
-	switch o.(type) {
-	case *corev1.Service:
-		return services
-	case *discoveryv1.EndpointSlice:
-		return endpointSlices
-	case *corev1.Node:
-		return nodes
-	default:
-		return nil
-	}
 }
 
 // clusterBirth is the creation time of objects that only the front has.

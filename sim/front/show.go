@@ -46,10 +46,5 @@ func metadataOf(it *item) *metav1.PartialObjectMetadata {
 }
 
 func objectMetaOf(m metav1.Object) metav1.ObjectMeta {
-	if accessor, ok := m.(metav1.ObjectMetaAccessor); ok {
-		if meta, ok := accessor.GetObjectMeta().(*metav1.ObjectMeta); ok {
-			return *meta
-		}
-	}
-	return metav1.ObjectMeta{Name: m.GetName(), Namespace: m.GetNamespace(), ResourceVersion: m.GetResourceVersion()}
+	return *m.(metav1.ObjectMetaAccessor).GetObjectMeta().(*metav1.ObjectMeta) // all stored types embed one
 }

@@ -3,6 +3,7 @@ package front
 import (
 	"cmp"
 	"slices"
+	"sort"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -169,16 +170,7 @@ func undo(items []*item, events []event) []*item {
 
 // positionAfter returns where the first event newer than a version is, or will be.
 func (s *store) positionAfter(version int64) int64 {
-	low, high := s.first, s.next
-	for low < high {
-		middle := (low + high) / 2
-		if s.at(middle).version > version {
-			high = middle
-		} else {
-			low = middle + 1
-		}
-	}
-	return low
+	return s.first + int64(sort.Search(int(s.next-s.first), func(i int) bool { return s.at(s.first+int64(i)).version > version }))
 }
 
 // resume returns the version after which a watch begins that has seen everything up to version. It is older if the

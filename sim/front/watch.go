@@ -172,8 +172,12 @@ func (c *watcher) run(ctx context.Context, first *initial) error {
 	if !c.flush() {
 		return nil
 	}
-	bookmarks := c.bookmarkTicks()
-	defer bookmarks.stop()
+	var bookmarks <-chan time.Time
+	if c.options.AllowWatchBookmarks {
+		ticker := c.front.clock.NewTicker(c.front.options.BookmarkEvery)
+		defer ticker.Stop()
+		bookmarks = ticker.C()
+	}
 	events := make([]event, 0, batch)
 	for {
 		var changed <-chan struct{}
@@ -193,7 +197,7 @@ func (c *watcher) run(ctx context.Context, first *initial) error {
 		}
 		select {
 		case <-changed:
-		case <-bookmarks.ticks:
+		case <-bookmarks:
 			if err := c.bookmark(c.front.versionSeen(c), false); err != nil || !c.flush() {
 				return err
 			}
@@ -386,18 +390,4 @@ func (c *watcher) cut() {
 		c.flush()
 	}
 	panic(http.ErrAbortHandler) // makes net/http close the connection without an end
-}
-
-// ticks are the bookmark ticks of a watch; none unless bookmarks are allowed.
-type ticks struct {
-	ticks <-chan time.Time
-	stop  func()
-}
-
-func (c *watcher) bookmarkTicks() ticks {
-	if !c.options.AllowWatchBookmarks {
-		return ticks{stop: func() {}}
-	}
-	t := c.front.clock.NewTicker(c.front.options.BookmarkEvery)
-	return ticks{t.C(), t.Stop}
 }

@@ -39,17 +39,7 @@ func NewEncoder(w io.Writer) *Encoder { return &Encoder{w: w} }
 // Snapshot writes the snapshot. Call it once, first. It can be Options.Snapshot.
 func (e *Encoder) Snapshot(o *sim.Objects) error {
 	w := bufio.NewWriterSize(e.w, 1<<16)
-	for _, object := range o.Nodes {
-		if err := write(w, line{Op: opHave}, object); err != nil {
-			return err
-		}
-	}
-	for _, object := range o.Services {
-		if err := write(w, line{Op: opHave}, object); err != nil {
-			return err
-		}
-	}
-	for _, object := range o.Slices {
+	for _, object := range o.All() {
 		if err := write(w, line{Op: opHave}, object); err != nil {
 			return err
 		}
@@ -107,14 +97,7 @@ func (d *Decoder) Snapshot() (*sim.Objects, error) {
 		case l.Op != opHave:
 			return nil, d.wrong(fmt.Errorf("%s before the snapshot is complete", l.Op))
 		}
-		switch object := object.(type) {
-		case *corev1.Service:
-			objects.Services = append(objects.Services, object)
-		case *discoveryv1.EndpointSlice:
-			objects.Slices = append(objects.Slices, object)
-		case *corev1.Node:
-			objects.Nodes = append(objects.Nodes, object)
-		}
+		objects.Add(object)
 	}
 }
 

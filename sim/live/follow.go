@@ -161,31 +161,13 @@ func (f *follower) listed() error {
 	for _, k := range f.kinds {
 		k.summary.Objects = len(k.known)
 		for _, object := range k.known {
-			switch object := object.(type) {
-			case *corev1.Service:
-				objects.Services = append(objects.Services, object)
-			case *discoveryv1.EndpointSlice:
-				objects.Slices = append(objects.Slices, object)
-			case *corev1.Node:
-				objects.Nodes = append(objects.Nodes, object)
-			}
+			objects.Add(object)
 		}
 	}
-	sortByName(objects.Services)
-	sortByName(objects.Slices)
-	sortByName(objects.Nodes)
+	objects.Sort()
 	f.since = f.opts.Clock.Now()
 	if err := f.opts.Snapshot(&objects); err != nil {
 		return fmt.Errorf("live: snapshot: %w", err)
 	}
 	return nil
-}
-
-func sortByName[T metav1.Object](objects []T) {
-	slices.SortFunc(objects, func(a, b T) int {
-		if c := strings.Compare(a.GetNamespace(), b.GetNamespace()); c != 0 {
-			return c
-		}
-		return strings.Compare(a.GetName(), b.GetName())
-	})
 }

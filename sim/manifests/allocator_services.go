@@ -36,9 +36,7 @@ func newServiceAllocator(opts ReadOptions) *serviceAllocator {
 	for _, family := range sim.IPFamilies {
 		// The first address of a cluster's range belongs to default/kubernetes.
 		a.clusterIP[family] = newAddressPool(opts.ServiceCIDRs, family, 1, a.book)
-		if !opts.NoLoadBalancerIPs {
-			a.ingress[family] = newAddressPool(opts.LoadBalancerCIDRs, family, 0, ingressBook)
-		}
+		a.ingress[family] = newAddressPool(opts.LoadBalancerCIDRs, family, 0, ingressBook)
 	}
 	return a
 }
@@ -89,9 +87,6 @@ func (a *serviceAllocator) reserve(service *corev1.Service, l *sim.Legacy) field
 		// The health check is an HTTP server on the node.
 		reservePort(path.Child("healthCheckNodePort"), port, corev1.ProtocolTCP, owner+healthCheck)
 	}
-	if a.noIngress() {
-		return errs
-	}
 	asked := []string{service.Spec.LoadBalancerIP} // deprecated, but many manifests still set it
 	for _, ingress := range service.Status.LoadBalancer.Ingress {
 		asked = append(asked, ingress.IP)
@@ -105,8 +100,6 @@ func (a *serviceAllocator) reserve(service *corev1.Service, l *sim.Legacy) field
 	return errs
 }
 
-func (a *serviceAllocator) noIngress() bool { return len(a.ingress) == 0 }
-
 // allocate fills in the Service's missing addresses and ports.
 func (a *serviceAllocator) allocate(service *corev1.Service) *field.Error {
 	if err := a.allocateClusterIPs(service); err != nil {
@@ -115,7 +108,7 @@ func (a *serviceAllocator) allocate(service *corev1.Service) *field.Error {
 	if err := a.allocatePorts(service); err != nil {
 		return err
 	}
-	if service.Spec.Type == corev1.ServiceTypeLoadBalancer && !a.noIngress() {
+	if service.Spec.Type == corev1.ServiceTypeLoadBalancer {
 		return a.allocateIngress(service)
 	}
 	return nil

@@ -80,34 +80,25 @@ func TestAllocateServices(t *testing.T) {
 		service("d", "type: NodePort, ports: [{port: 80, nodePort: 30000}]")
 	tests := []struct {
 		name, more string
-		opts       func(*ReadOptions)
 		want       string // output of proxyView, or the error
 	}{
-		{"explicit first", "", nil, `
+		{"explicit first", "", `
 service default/a LoadBalancer [10.96.0.3] :80/TCP->80@30001 ingress 198.18.0.2
 service default/b LoadBalancer [10.96.0.4] :80/TCP->80 ingress 198.18.0.1
 service default/c ClusterIP [10.96.0.2] :80/TCP->80
 service default/d NodePort [10.96.0.5] :80/TCP->80@30000
 `},
-		{"no load balancers", "", func(o *ReadOptions) { o.NoLoadBalancerIPs = true }, `
-service default/a LoadBalancer [10.96.0.3] :80/TCP->80@30001
-`},
-		{"no clusterIP left", service("e", "") + service("f", ""), nil,
+		{"no clusterIP left", service("e", "") + service("f", ""),
 			`service default/f: spec.ipFamilies[0]: Invalid value: "IPv4": no address is free in 10.96.0.0/29`},
-		{"no node port left", service("e", "type: NodePort, ports: [{port: 1, name: p}, {port: 2, name: q}]"), nil,
+		{"no node port left", service("e", "type: NodePort, ports: [{port: 1, name: p}, {port: 2, name: q}]"),
 			`service default/e: spec.ports[1].nodePort: Invalid value: 0: no node port is free in 30000-30002`},
-		{"no load balancer address left", service("e", "type: LoadBalancer"), nil,
+		{"no load balancer address left", service("e", "type: LoadBalancer"),
 			`service default/e: status.loadBalancer.ingress: Invalid value: "": no address is free in 198.18.0.0/30`},
-		{"health check port taken", service("e", "type: LoadBalancer, externalTrafficPolicy: Local, healthCheckNodePort: 30000"), nil,
+		{"health check port taken", service("e", "type: LoadBalancer, externalTrafficPolicy: Local, healthCheckNodePort: 30000"),
 			`service default/e: spec.healthCheckNodePort: Invalid value: 30000: is already used by service default/d`},
-		{"bad range", "", func(o *ReadOptions) { o.NodePortRange.Last = 29999 }, "node port range 30000-29999"},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
-			opts := opts
-			if tc.opts != nil {
-				tc.opts(&opts)
-			}
 			objects, err := ReadObjects([]string{"-"}, strings.NewReader(base+tc.more), opts)
 			got := fmt.Sprint(err)
 			if err == nil {

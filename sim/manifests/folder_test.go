@@ -132,10 +132,11 @@ func TestReadObjectsUnreadable(t *testing.T) {
 		os.WriteFile(in("svc.json"), []byte(plumService), 0o600),
 		os.Symlink("gone", in("a.yaml")), os.Symlink("gone", in("b.yaml")), os.Symlink("loop.yaml", in("loop.yaml")),
 		unix.Mkfifo(in("pipe.yaml"), 0o600), os.Symlink(t.TempDir(), in("folder.yaml")),
+		os.WriteFile(in("cut.json.gz"), []byte("\x1f\x8b\x08"), 0o600), os.WriteFile(in("gzip.yaml"), []byte("\x1f\x8b: not packed"), 0o600),
 	); err != nil {
 		t.Fatal(err)
 	}
-	want := "a.yaml: file and 1 more: no such file or directory\nfolder.yaml: file and 1 more: not a regular file\nloop.yaml: file: too many levels of symbolic links\n"
+	want := "a.yaml: file and 1 more: no such file or directory\ncut.json.gz: file: unexpected EOF\nfolder.yaml: file and 1 more: not a regular file\ngzip.yaml: file: gzip: invalid header\nloop.yaml: file: too many levels of symbolic links\n"
 	if os.Geteuid() != 0 { // root may read all
 		if err := errors.Join(os.Mkdir(in("shut"), 0), os.WriteFile(in("own.yaml"), nil, 0)); err != nil {
 			t.Fatal(err)

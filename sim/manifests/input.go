@@ -188,23 +188,32 @@ func (in *inputs) openFile(name string, found bool) (*os.File, int64, error) {
 	return nil, 0, errors.Join(err, f.Close())
 }
 
-// read unpacks a file of a size, 0 if it is unknown, and adds its text. An archive is a folder of files.
+// read unpacks a file of a size, 0 if it is unknown, and adds its text. An archive is a folder of files. A file of a folder
+// that cannot be unpacked is left out.
 func (in *inputs) read(r io.Reader, name string, size int64, found bool) error {
 	buffered := bufio.NewReaderSize(r, 4096)
 	magic, _ := buffered.Peek(2)
-	if bytes.Equal(magic, []byte{0x1f, 0x8b}) {
+	packed := bytes.Equal(magic, []byte{0x1f, 0x8b})
+	damaged := func(err error) error {
+		if !packed || !found || in.leaveOut == nil || errors.Is(err, errTooLarge) {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		in.leaveOut(name, err.Error())
+		return nil
+	}
+	if packed {
 		unpacked, err := gzip.NewReader(buffered)
 		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+			return damaged(err)
 		}
 		buffered, size = bufio.NewReaderSize(&bounded{unpacked, largestUnpacked}, 4096), 0
 	}
 	if header, _ := buffered.Peek(262); len(header) == 262 && string(header[257:]) == "ustar" && !found {
 		return in.readArchive(tar.NewReader(buffered), name)
 	}
-	text, err := in.readText(buffered, name, size)
+	text, err := in.readText(buffered, size)
 	if err != nil {
-		return err
+		return damaged(err)
 	}
 	if len(in.files) == mostFiles {
 		return fmt.Errorf("%s: more than %d files: name the folders that hold Services, EndpointSlices and Nodes", name, mostFiles)
@@ -221,7 +230,7 @@ type bounded struct {
 
 func (b *bounded) Read(p []byte) (n int, err error) {
 	if b.left <= 0 {
-		return 0, fmt.Errorf("more than %d MiB when unpacked: unpack it, and name the folders that hold Services, EndpointSlices and Nodes", largestUnpacked>>20)
+		return 0, fmt.Errorf("%w than %d MiB when unpacked: unpack it, and name the folders that hold Services, EndpointSlices and Nodes", errTooLarge, largestUnpacked>>20)
 	}
 	n, err = b.Reader.Read(p[:min(int64(len(p)), b.left)])
 	b.left -= int64(n)
@@ -256,23 +265,26 @@ func (in *inputs) readArchive(archive *tar.Reader, name string) error {
 }
 
 // readText reads a text and subtracts its size from the bytes that may still be read.
-func (in *inputs) readText(r io.Reader, name string, size int64) ([]byte, error) {
+func (in *inputs) readText(r io.Reader, size int64) ([]byte, error) {
 	if size > in.left {
-		return nil, tooLarge(name)
+		return nil, tooLarge()
 	}
 	var text bytes.Buffer
 	text.Grow(int(size) + bytes.MinRead)
 	if _, err := text.ReadFrom(io.LimitReader(r, in.left+1)); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return nil, err
 	}
 	if in.left -= int64(text.Len()); in.left < 0 {
-		return nil, tooLarge(name)
+		return nil, tooLarge()
 	}
 	return decodeText(text.Bytes()), nil
 }
 
-func tooLarge(name string) error {
-	return fmt.Errorf("%s: more than %d MiB of input: leave out what is neither Service, EndpointSlice nor Node", name, largestInput>>20)
+// errTooLarge begins the message about an input beyond a limit.
+var errTooLarge = errors.New("more")
+
+func tooLarge() error {
+	return fmt.Errorf("%w than %d MiB of input: leave out what is neither Service, EndpointSlice nor Node", errTooLarge, largestInput>>20)
 }
 
 // decodeText returns a text as UTF-8 without its byte order mark. A redirection in PowerShell writes UTF-16.

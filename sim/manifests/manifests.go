@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 )
 
@@ -38,9 +39,6 @@ type ReadOptions struct {
 	// LoadBalancerCIDRs are the ranges of load balancers' addresses.
 	// Default 198.18.0.0/15 (set aside for benchmarks by RFC 2544).
 	LoadBalancerCIDRs []netip.Prefix
-	// NoLoadBalancerIPs leaves LoadBalancer Services without an ingress address unchanged, like a cluster without a
-	// load balancer's controller.
-	NoLoadBalancerIPs bool
 	// NodePortRange is the range of node ports. Default 30000-32767.
 	NodePortRange PortRange
 	// MaxPods limits the pods that workloads make. Default 150,000, the most that Kubernetes is tested with: a typo in
@@ -72,8 +70,7 @@ func (w Warning) String() string {
 	return located(w.File, w.Line, w.Object, w.Text)
 }
 
-// withDefaults sets defaults, and refuses options that no cluster can have.
-func (o ReadOptions) withDefaults() (ReadOptions, error) {
+func (o ReadOptions) withDefaults() ReadOptions {
 	if len(o.ServiceCIDRs) == 0 {
 		o.ServiceCIDRs = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12"), netip.MustParsePrefix("fd00:10:96::/108")}
 	}
@@ -86,18 +83,7 @@ func (o ReadOptions) withDefaults() (ReadOptions, error) {
 	o.NodePortRange.First = cmp.Or(o.NodePortRange.First, 30000)
 	o.NodePortRange.Last = cmp.Or(o.NodePortRange.Last, 32767)
 	o.MaxPods = cmp.Or(o.MaxPods, 150_000)
-	for _, prefix := range slices.Concat(o.ServiceCIDRs, o.PodCIDRs, o.LoadBalancerCIDRs) {
-		if !prefix.IsValid() || prefix.Addr().Is4In6() {
-			return o, fmt.Errorf("read options: %s is not a range of addresses", prefix)
-		}
-	}
-	if r := o.NodePortRange; r.First < 1 || r.Last > 65535 || r.First > r.Last {
-		return o, fmt.Errorf("read options: node port range %d-%d: must lie within 1-65535", r.First, r.Last)
-	}
-	if o.MaxPods < 0 {
-		return o, fmt.Errorf("read options: MaxPods %d: must be positive", o.MaxPods)
-	}
-	return o, nil
+	return o
 }
 
 // ReadObjects reads the cluster's state from files, folders and archives (*.yaml, *.yml and *.json, recursively) and, for
@@ -111,10 +97,7 @@ func (o ReadOptions) withDefaults() (ReadOptions, error) {
 // An object of an API server that cannot be used is left out. ReadObjects reports all other faults of the input at once:
 // the error wraps one *InputError for each fault.
 func ReadObjects(paths []string, stdin io.Reader, opts ReadOptions) (*sim.Objects, error) {
-	opts, err := opts.withDefaults()
-	if err != nil {
-		return nil, err
-	}
+	opts = opts.withDefaults()
 	input := newManifests(opts)
 	if opts.LeftOut != nil {
 		defer func() {
@@ -155,19 +138,10 @@ func ReadObjects(paths []string, stdin io.Reader, opts ReadOptions) (*sim.Object
 
 // identify gives an identity to objects that no API server has made: clients tell a new object from a changed one by it.
 func identify(o *sim.Objects) {
-	set := func(kind string, object metav1.Object) {
-		if object.GetUID() == "" {
-			object.SetUID(world.UIDOf(0, sim.ObjectName(kind, object)))
+	for _, object := range o.All() {
+		if m := object.(metav1.Object); m.GetUID() == "" {
+			m.SetUID(world.UIDOf(0, sim.KindAndName(object)))
 		}
-	}
-	for _, service := range o.Services {
-		set("service", service)
-	}
-	for _, slice := range o.Slices {
-		set("endpointslice", slice)
-	}
-	for _, node := range o.Nodes {
-		set("node", node)
 	}
 }
 
@@ -347,39 +321,28 @@ func WriteObjects(w io.Writer, o *sim.Objects) error {
 	if _, err := io.WriteString(w, "apiVersion: v1\nkind: List\nitems:\n"); err != nil {
 		return fmt.Errorf("write objects: %w", err)
 	}
-	for _, node := range o.Nodes {
-		entry := *node
-		entry.TypeMeta = typeMeta(corev1.SchemeGroupVersion.String(), "Node")
-		if err := writeItem(w, "node", node, &entry); err != nil {
-			return err
+	for _, object := range o.All() {
+		kinds, _, err := scheme.Scheme.ObjectKinds(object)
+		if err != nil {
+			return fmt.Errorf("write objects: %w", err)
 		}
-	}
-	for _, service := range o.Services {
-		entry := *service
-		entry.TypeMeta = typeMeta(corev1.SchemeGroupVersion.String(), "Service")
-		if err := writeItem(w, "service", service, &entry); err != nil {
-			return err
+		entry, err := sim.ShallowCopy(object)
+		if err != nil {
+			return fmt.Errorf("write objects: %w", err)
 		}
-	}
-	for _, slice := range o.Slices {
-		entry := *slice
-		entry.TypeMeta = typeMeta(discoveryv1.SchemeGroupVersion.String(), "EndpointSlice")
-		if err := writeItem(w, "endpointslice", slice, &entry); err != nil {
+		entry.GetObjectKind().SetGroupVersionKind(kinds[0])
+		if err := writeItem(w, entry); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func typeMeta(version, kind string) metav1.TypeMeta {
-	return metav1.TypeMeta{APIVersion: version, Kind: kind}
-}
-
 // writeItem writes one object as an item of a YAML sequence.
-func writeItem(w io.Writer, kind string, object metav1.Object, entry runtime.Object) error {
+func writeItem(w io.Writer, entry runtime.Object) error {
 	text, err := yaml.Marshal(entry)
 	if err != nil {
-		return fmt.Errorf("write %s: %w", sim.ObjectName(kind, object), err)
+		return fmt.Errorf("write %s: %w", sim.KindAndName(entry), err)
 	}
 	var item bytes.Buffer
 	prefix := "- "
@@ -389,7 +352,7 @@ func writeItem(w io.Writer, kind string, object metav1.Object, entry runtime.Obj
 		prefix = "  "
 	}
 	if _, err := w.Write(item.Bytes()); err != nil {
-		return fmt.Errorf("write %s: %w", sim.ObjectName(kind, object), err)
+		return fmt.Errorf("write %s: %w", sim.KindAndName(entry), err)
 	}
 	return nil
 }

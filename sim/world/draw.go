@@ -1,6 +1,7 @@
 package world
 
 import (
+	"fmt"
 	"hash/fnv"
 	"math"
 	"math/rand/v2"
@@ -52,28 +53,12 @@ func words(seed uint64, name string) (uint64, uint64) {
 	return r.Uint64(), r.Uint64()
 }
 
-const hexDigits = "0123456789abcdef"
-
 // UIDOf returns the UID of the object of that name: a version-4 UUID.
 func UIDOf(seed uint64, name string) types.UID {
 	high, low := words(seed, name)
 	high = high&^0xf000 | 0x4000
 	low = low&^(3<<62) | 2<<62
-	var b [36]byte
-	at := 0
-	for i := range 32 {
-		if i == 8 || i == 12 || i == 16 || i == 20 {
-			b[at] = '-'
-			at++
-		}
-		word := high
-		if i >= 16 {
-			word = low
-		}
-		b[at] = hexDigits[word>>(60-4*(i%16))&15]
-		at++
-	}
-	return types.UID(b[:])
+	return types.UID(fmt.Sprintf("%08x-%04x-%04x-%04x-%012x", high>>32, high>>16&0xffff, high&0xffff, low>>48, low&(1<<48-1)))
 }
 
 // nameAlphabet is the API server's alphabet for generated names: no vowels, so that no words appear.

@@ -111,14 +111,7 @@ func (f *feed) objects() *sim.Objects {
 	o := &sim.Objects{}
 	keys := slices.SortedFunc(maps.Keys(f.current), func(a, b key) int { return compareKeys(a, b) })
 	for _, k := range keys {
-		switch object := f.current[k].(type) {
-		case *corev1.Service:
-			o.Services = append(o.Services, object)
-		case *discoveryv1.EndpointSlice:
-			o.Slices = append(o.Slices, object)
-		case *corev1.Node:
-			o.Nodes = append(o.Nodes, object)
-		}
+		o.Add(f.current[k])
 	}
 	return o
 }

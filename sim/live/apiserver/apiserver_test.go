@@ -173,7 +173,7 @@ func TestAPIServer(t *testing.T) {
 
 // A capture is the cluster, read by a user who may only list; anonymized, it makes the same number of rules.
 func (r *rig) testCapture(t *testing.T) {
-	objects, err := capture.Take(t.Context(), clientOf(t, r.Reader()), capture.TakeOptions{PageSize: 10})
+	objects, err := capture.Take(t.Context(), clientOf(t, r.Reader()), 10)
 	if err != nil {
 		t.Fatal(err)
 	}
