@@ -79,7 +79,7 @@ type voidTables struct{}
 func (voidTables) Restore(_ context.Context, p *iptables.Payload) (iptables.Run, error) {
 	return iptables.Run{Tool: "void", Bytes: p.Size()}, nil
 }
-func (voidTables) EnsureJumps(context.Context) error                               { return nil }
+func (voidTables) EnsureJumps(context.Context, map[iptables.Table][]string) error  { return nil }
 func (voidTables) Rules(iptables.Table, ...string) (map[string][]rule.Rule, error) { return nil, nil }
 func (voidTables) ChainRules() (iptables.ChainRules, error) {
 	return iptables.NewModel(corev1.IPv4Protocol).ChainRules()

@@ -305,7 +305,7 @@ func TestDriftCheckEndsWithContext(t *testing.T) {
 		if found, err := f.backend.Drift()(ctx); found != "" || !errors.Is(err, context.Canceled) {
 			t.Errorf("drift %q, %v; want it canceled", found, err)
 		}
-		if err := f.tables.EnsureJumps(ctx); !errors.Is(err, context.Canceled) {
+		if err := f.tables.EnsureJumps(ctx, nil); !errors.Is(err, context.Canceled) {
 			t.Errorf("jumps: %v; want it canceled", err)
 		}
 		if f.checkDrift(ctx); f.full != "" {

@@ -3,12 +3,10 @@ package proxier
 import (
 	"fmt"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/kube-proxy/config/v1alpha1"
 
 	"synclab/proxier/backend"
 	"synclab/proxier/config"
@@ -68,7 +66,7 @@ func (p *Proxier) prepareNode() error {
 	if !p.opts.Sysctls {
 		return nil
 	}
-	if _, err := conntrack.Apply(conntrack.Sysctls(limits(p.opts.Config.Conntrack)), conntrack.ApplyOptions{}); err != nil {
+	if err := conntrack.ApplySysctls("/", &p.opts.Config.Conntrack); err != nil {
 		return fmt.Errorf("write conntrack sysctls: %w", err)
 	}
 	if !slices.Contains(p.opts.Families, corev1.IPv4Protocol) {
@@ -82,24 +80,4 @@ func (p *Proxier) prepareNode() error {
 		return fmt.Errorf("enable route_localnet for NodePorts on loopback: %w", err)
 	}
 	return nil
-}
-
-func limits(c v1alpha1.KubeProxyConntrackConfiguration) conntrack.Limits {
-	number := func(n *int32) int {
-		if n == nil {
-			return 0
-		}
-		return int(*n)
-	}
-	l := conntrack.Limits{
-		MaxPerCore: number(c.MaxPerCore), Min: number(c.Min), Cores: runtime.NumCPU(), TCPBeLiberal: c.TCPBeLiberal,
-		UDP: c.UDPTimeout.Duration, UDPStream: c.UDPStreamTimeout.Duration,
-	}
-	if t := c.TCPEstablishedTimeout; t != nil {
-		l.TCPEstablished = t.Duration
-	}
-	if t := c.TCPCloseWaitTimeout; t != nil {
-		l.TCPCloseWait = t.Duration
-	}
-	return l
 }

@@ -1,6 +1,7 @@
 package proxier
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -90,34 +91,20 @@ func (o *Options) setDefaults() {
 	if o.Config == nil {
 		o.Config = config.New()
 	}
-	if o.Backend == "" {
-		o.Backend = Iptables
-	}
-	if o.Layout == "" {
-		o.Layout = iptables.Classic
-	}
-	if o.Variant == "" {
-		o.Variant = iptables.Legacy
-	}
+	o.Backend = cmp.Or(o.Backend, Iptables)
+	o.Layout = cmp.Or(o.Layout, iptables.Classic)
+	o.Variant = cmp.Or(o.Variant, iptables.Legacy)
 	if len(o.Families) == 0 {
 		o.Families = []corev1.IPFamily{corev1.IPv4Protocol}
 	}
-	if o.NodeName == "" {
-		o.NodeName = "node-0"
-	}
+	o.NodeName = cmp.Or(o.NodeName, "node-0")
 	o.settings = config.SettingsOf(o.Config, v1alpha1.ProxyMode(o.Backend))
 	if o.Addresses == nil {
 		o.Addresses = func() ([]netip.Addr, error) { return o.NodeIPs, nil }
 	}
-	if o.RetryInterval == 0 {
-		o.RetryInterval = o.settings.SyncPeriod
-	}
-	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
-	}
-	if o.Restorer.Commits == nil {
-		o.Restorer.Commits = &iptables.Commits{} // of both families
-	}
+	o.RetryInterval = cmp.Or(o.RetryInterval, o.settings.SyncPeriod)
+	o.Clock = cmp.Or[clock.WithTicker](o.Clock, clock.RealClock{})
+	o.Restorer.Commits = cmp.Or(o.Restorer.Commits, &iptables.Commits{}) // of both families
 	if o.Registry == nil {
 		o.Registry = prometheus.NewRegistry()
 	}

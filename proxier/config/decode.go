@@ -20,7 +20,7 @@ func (d *document) decode(cfg *v1alpha1.KubeProxyConfiguration) (unknown []*Fiel
 	}
 	strict, err := kjson.UnmarshalStrict(d.json, cfg)
 	if err != nil {
-		return nil, d.wrongTypes(err)
+		return nil, d.wrongTypes(err).err()
 	}
 	for _, one := range strict {
 		problem, path := yamldoc.StrictField(one)

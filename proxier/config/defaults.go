@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"net"
 	"strings"
 	"time"
@@ -42,15 +43,9 @@ func Default(cfg *v1alpha1.KubeProxyConfiguration) {
 	if cfg.FeatureGates == nil {
 		cfg.FeatureGates = map[string]bool{}
 	}
-	if cfg.Mode == "" {
-		cfg.Mode = ModeIPTables
-	}
-	if cfg.DetectLocalMode == "" {
-		cfg.DetectLocalMode = LocalModeClusterCIDR
-	}
-	if cfg.OOMScoreAdj == nil {
-		cfg.OOMScoreAdj = ptr.To[int32](-999) // the kernel kills nearly everything else first
-	}
+	cfg.Mode = cmp.Or(cfg.Mode, ModeIPTables)
+	cfg.DetectLocalMode = cmp.Or(cfg.DetectLocalMode, LocalModeClusterCIDR)
+	cfg.OOMScoreAdj = cmp.Or(cfg.OOMScoreAdj, ptr.To[int32](-999)) // the kernel kills nearly everything else first
 	period(&cfg.ConfigSyncPeriod, 15*time.Minute)
 	defaultAddresses(cfg)
 	defaultSections(cfg)
@@ -61,9 +56,7 @@ func Default(cfg *v1alpha1.KubeProxyConfiguration) {
 
 // defaultAddresses chooses the servers' wildcard and loopback addresses by the family of bindAddress.
 func defaultAddresses(cfg *v1alpha1.KubeProxyConfiguration) {
-	if cfg.BindAddress == "" {
-		cfg.BindAddress = "0.0.0.0"
-	}
+	cfg.BindAddress = cmp.Or(cfg.BindAddress, "0.0.0.0")
 	anyAddress, loopback := "0.0.0.0", "127.0.0.1"
 	if utilnet.IsIPv6String(cfg.BindAddress) {
 		anyAddress, loopback = "::", "::1"
@@ -85,31 +78,17 @@ func withPort(address, host, port string) string {
 
 // defaultConntrack sets table size and timeouts for a busy node. The UDP timeouts stay 0, so the kernel's values apply.
 func defaultConntrack(ct *v1alpha1.KubeProxyConntrackConfiguration) {
-	if ct.MaxPerCore == nil {
-		ct.MaxPerCore = ptr.To[int32](32 * 1024)
-	}
-	if ct.Min == nil {
-		ct.Min = ptr.To[int32](128 * 1024)
-	}
-	if ct.TCPEstablishedTimeout == nil {
-		ct.TCPEstablishedTimeout = &metav1.Duration{Duration: 24 * time.Hour}
-	}
-	if ct.TCPCloseWaitTimeout == nil {
-		ct.TCPCloseWaitTimeout = &metav1.Duration{Duration: time.Hour}
-	}
+	ct.MaxPerCore = cmp.Or(ct.MaxPerCore, ptr.To[int32](32*1024))
+	ct.Min = cmp.Or(ct.Min, ptr.To[int32](128*1024))
+	ct.TCPEstablishedTimeout = cmp.Or(ct.TCPEstablishedTimeout, &metav1.Duration{Duration: 24 * time.Hour})
+	ct.TCPCloseWaitTimeout = cmp.Or(ct.TCPCloseWaitTimeout, &metav1.Duration{Duration: time.Hour})
 }
 
 func defaultClient(cfg *v1alpha1.KubeProxyConfiguration) {
 	client := &cfg.ClientConnection
-	if client.ContentType == "" {
-		client.ContentType = "application/vnd.kubernetes.protobuf"
-	}
-	if client.QPS == 0 {
-		client.QPS = 5
-	}
-	if client.Burst == 0 {
-		client.Burst = 10
-	}
+	client.ContentType = cmp.Or(client.ContentType, "application/vnd.kubernetes.protobuf")
+	client.QPS = cmp.Or(client.QPS, 5)
+	client.Burst = cmp.Or(client.Burst, 10)
 }
 
 func period(p *metav1.Duration, unset time.Duration) {

@@ -72,14 +72,14 @@ func Parse(file string, text []byte, o LoadOptions) (*v1alpha1.KubeProxyConfigur
 		return nil, nil, err
 	}
 	if o.Strict && len(unknown) > 0 {
-		return nil, nil, problems(unknown)
+		return nil, nil, problems(unknown).err()
 	}
 	Default(cfg)
 	var p problems
 	validate(&p, cfg, cfg.Mode)
 	validateHiddenMetrics(&p, cfg, o.Minor)
 	if len(p) > 0 {
-		return nil, nil, p.placed(d)
+		return nil, nil, p.placed(d).err()
 	}
 	var notes []string
 	if len(others) > 0 {
@@ -92,18 +92,16 @@ func Parse(file string, text []byte, o LoadOptions) (*v1alpha1.KubeProxyConfigur
 	return cfg, append(notes, remarks(d, cfg)...), nil
 }
 
-// problems joins several FieldErrors into one error, one per line.
+// problems are what is wrong with a configuration.
 type problems []*FieldError
 
-func (p problems) Error() string { return errors.Join(p.Unwrap()...).Error() }
-
-// Unwrap lets errors.As find a *FieldError.
-func (p problems) Unwrap() []error {
+// err joins them into one error, one per line; nil: there are none.
+func (p problems) err() error {
 	errs := make([]error, len(p))
 	for i, problem := range p {
 		errs[i] = problem
 	}
-	return errs
+	return errors.Join(errs...)
 }
 
 // placed adds the file and the line of its field to each problem.
@@ -116,12 +114,4 @@ func (p problems) placed(d *document) problems {
 
 func (p *problems) add(field, reason string, args ...any) {
 	*p = append(*p, &FieldError{Field: field, Reason: fmt.Sprintf(reason, args...)})
-}
-
-// orNil returns nil for an empty list, which as an interface value would not be nil.
-func (p problems) orNil() error {
-	if len(p) == 0 {
-		return nil
-	}
-	return p
 }

@@ -119,7 +119,7 @@ func TestDefaultAddresses(t *testing.T) {
 // A decoder may refuse what fits the types.
 func TestDecoderErrorIsNamed(t *testing.T) {
 	d := &document{file: "c.yaml", json: []byte("{}")}
-	if got, want := d.wrongTypes(errors.New("the cause")).Error(), "c.yaml: a value is not of the type that kube-proxy wants: the cause"; got != want {
+	if got, want := d.wrongTypes(errors.New("the cause")).err().Error(), "c.yaml: a value is not of the type that kube-proxy wants: the cause"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }

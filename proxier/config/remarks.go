@@ -19,6 +19,7 @@ var ineffective = []struct {
 }{
 	{"of Windows, without effect here", []string{"winkernel.", "windowsRunAsService"}},
 	{"no proxy reads it any more", []string{"portRange"}},
+	{"without effect in a network namespace: the size of the conntrack table belongs to the whole machine", []string{"conntrack.maxPerCore", "conntrack.min"}},
 	{"only kube-proxy in mode ipvs reads it", []string{
 		"ipvs.scheduler", "ipvs.excludeCIDRs", "ipvs.strictARP", "ipvs.tcpTimeout", "ipvs.tcpFinTimeout", "ipvs.udpTimeout"}},
 	{"without effect on Synclab's own proxier", []string{

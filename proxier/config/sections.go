@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -70,9 +71,7 @@ const defaultBit = 14
 
 // defaultSections completes the sections of all modes.
 func defaultSections(cfg *v1alpha1.KubeProxyConfiguration) {
-	if cfg.IPTables.LocalhostNodePorts == nil {
-		cfg.IPTables.LocalhostNodePorts = ptr.To(true)
-	}
+	cfg.IPTables.LocalhostNodePorts = cmp.Or(cfg.IPTables.LocalhostNodePorts, ptr.To(true))
 	own := sectionOf(cfg, cfg.Mode)
 	period(own.sync, 30*time.Second)
 	if cfg.Mode != ModeIPVS { // there, unset is no limit
@@ -86,8 +85,6 @@ func defaultSections(cfg *v1alpha1.KubeProxyConfiguration) {
 			period(s.least, time.Second)
 		}
 		*s.masqueradeAll = *s.masqueradeAll || *own.masqueradeAll
-		if *s.masqueradeBit == nil {
-			*s.masqueradeBit = ptr.To(ptr.Deref(*own.masqueradeBit, defaultBit))
-		}
+		*s.masqueradeBit = cmp.Or(*s.masqueradeBit, ptr.To(ptr.Deref(*own.masqueradeBit, defaultBit)))
 	}
 }

@@ -35,7 +35,7 @@ func Validate(cfg *v1alpha1.KubeProxyConfiguration) error { return ValidateFor(c
 func ValidateFor(cfg *v1alpha1.KubeProxyConfiguration, mode v1alpha1.ProxyMode) error {
 	var p problems
 	validate(&p, cfg, mode)
-	return p.orNil()
+	return p.err()
 }
 
 func validate(p *problems, cfg *v1alpha1.KubeProxyConfiguration, mode v1alpha1.ProxyMode) {
@@ -121,7 +121,7 @@ func validateLogging(p *problems, cfg *v1alpha1.KubeProxyConfiguration) {
 func CheckHiddenMetrics(cfg *v1alpha1.KubeProxyConfiguration, minor int) error {
 	var p problems
 	validateHiddenMetrics(&p, cfg, minor)
-	return p.orNil()
+	return p.err()
 }
 
 // validateHiddenMetrics: kube-proxy takes only its previous minor version.

@@ -1,6 +1,7 @@
 package conntrack
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -92,10 +93,10 @@ func (k *Kernel) walk(ctx context.Context, family corev1.IPFamily, stale func(Fl
 	req.AddRawData(udpFilter())
 	err = req.ExecuteIter(unix.NETLINK_NETFILTER, 0, func(msg []byte) bool {
 		if err := parseEntry(msg, &e); err != nil {
-			firstErr = first(firstErr, err)
+			firstErr = cmp.Or(firstErr, err)
 			return true
 		}
-		if e.proto != protoUDP { // this kernel does not filter the dump
+		if e.proto != unix.IPPROTO_UDP { // this kernel does not filter the dump
 			return true
 		}
 		pass.Visited++
@@ -104,7 +105,7 @@ func (k *Kernel) walk(ctx context.Context, family corev1.IPFamily, stale func(Fl
 			if deleted {
 				pass.Deleted++
 			}
-			firstErr = first(firstErr, err)
+			firstErr = cmp.Or(firstErr, err)
 		}
 		return ctx.Err() == nil
 	})
@@ -164,11 +165,4 @@ func inetFamily(family corev1.IPFamily) int {
 // interrupted reports whether a walk may have missed entries for a temporary reason.
 func interrupted(err error) bool {
 	return errors.Is(err, nl.ErrDumpInterrupted) || errors.Is(err, unix.EINTR) || errors.Is(err, unix.ENOBUFS)
-}
-
-func first(a, b error) error {
-	if a != nil {
-		return a
-	}
-	return b
 }

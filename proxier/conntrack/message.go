@@ -7,39 +7,21 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
 	"synclab/proxier/kernel/attr"
 )
 
-// The ctnetlink attributes in use, from the kernel's include/uapi/linux/netfilter/nfnetlink_conntrack.h. Their values
-// are big-endian unless noted.
+// What package nl lacks of the kernel's include/uapi/linux/netfilter/nfnetlink_conntrack.h.
 const (
-	attrTupleOrig  = 1
-	attrTupleReply = 2
-	attrID         = 12
-	attrZone       = 18
-	attrFilter     = 25 // Linux 5.8
-
-	tupleIP    = 1
-	tupleProto = 2
-
-	ipV4Src = 1
-	ipV4Dst = 2
-	ipV6Src = 3
-	ipV6Dst = 4
-
-	protoNum     = 1
-	protoSrcPort = 2
-	protoDstPort = 3
+	attrFilter = 25 // Linux 5.8
 
 	filterOrigFlags  = 1 // host byte order
 	filterReplyFlags = 2 // host byte order
 	// filterByProtoNum is the kernel's CTA_FILTER_F_CTA_PROTO_NUM
 	// (net/netfilter/nf_internals.h): compare the protocol and nothing else.
 	filterByProtoNum = 1 << 3
-
-	nfgenmsg = 4 // bytes: family, version, resource id
-
-	protoUDP = 17
 )
 
 var errShort = errors.New("attribute reaches beyond the message")
@@ -56,28 +38,28 @@ type entry struct {
 // parseEntry reads the message of one entry. The message starts with its nfgenmsg.
 func parseEntry(msg []byte, e *entry) error {
 	*e = entry{key: e.key[:0]}
-	if len(msg) < nfgenmsg {
+	if len(msg) < nl.SizeofNfgenmsg {
 		return fmt.Errorf("conntrack entry of %d bytes: %w", len(msg), errShort)
 	}
 	haveOrig := false
 	var torn, bad error
-	for a := range attr.All(msg[nfgenmsg:], &torn) {
+	for a := range attr.All(msg[nl.SizeofNfgenmsg:], &torn) {
 		switch a.Type {
-		case attrTupleOrig:
+		case nl.CTA_TUPLE_ORIG:
 			haveOrig = true
 			e.key = append(e.key, a.Raw)
 			bad = parseTuple(a.Value, &e.flow.Src, &e.flow.Dst, &e.proto)
-		case attrTupleReply:
+		case nl.CTA_TUPLE_REPLY:
 			var proto uint8
 			bad = parseTuple(a.Value, &e.flow.ReplySrc, &e.flow.ReplyDst, &proto)
-		case attrZone:
+		case nl.CTA_ZONE:
 			if len(a.Value) < 2 {
 				bad = errShort
 				break
 			}
 			e.key = append(e.key, a.Raw)
 			e.flow.Zone = binary.BigEndian.Uint16(a.Value)
-		case attrID:
+		case nl.CTA_ID:
 			if len(a.Value) < 4 {
 				bad = errShort
 				break
@@ -104,20 +86,20 @@ func parseTuple(tuple []byte, src, dst *netip.AddrPort, proto *uint8) (err error
 	var srcAddr, dstAddr netip.Addr
 	var srcPort, dstPort uint16
 	for part := range attr.All(tuple, &err) {
-		if part.Type != tupleIP && part.Type != tupleProto {
+		if part.Type != nl.CTA_TUPLE_IP && part.Type != nl.CTA_TUPLE_PROTO {
 			continue
 		}
 		for a := range attr.All(part.Value, &err) {
 			switch {
-			case part.Type == tupleIP && (a.Type == ipV4Src || a.Type == ipV6Src):
+			case part.Type == nl.CTA_TUPLE_IP && (a.Type == nl.CTA_IP_V4_SRC || a.Type == nl.CTA_IP_V6_SRC):
 				srcAddr, _ = netip.AddrFromSlice(a.Value)
-			case part.Type == tupleIP && (a.Type == ipV4Dst || a.Type == ipV6Dst):
+			case part.Type == nl.CTA_TUPLE_IP && (a.Type == nl.CTA_IP_V4_DST || a.Type == nl.CTA_IP_V6_DST):
 				dstAddr, _ = netip.AddrFromSlice(a.Value)
-			case part.Type == tupleProto && a.Type == protoNum && len(a.Value) >= 1:
+			case part.Type == nl.CTA_TUPLE_PROTO && a.Type == nl.CTA_PROTO_NUM && len(a.Value) >= 1:
 				*proto = a.Value[0]
-			case part.Type == tupleProto && a.Type == protoSrcPort && len(a.Value) >= 2:
+			case part.Type == nl.CTA_TUPLE_PROTO && a.Type == nl.CTA_PROTO_SRC_PORT && len(a.Value) >= 2:
 				srcPort = binary.BigEndian.Uint16(a.Value)
-			case part.Type == tupleProto && a.Type == protoDstPort && len(a.Value) >= 2:
+			case part.Type == nl.CTA_TUPLE_PROTO && a.Type == nl.CTA_PROTO_DST_PORT && len(a.Value) >= 2:
 				dstPort = binary.BigEndian.Uint16(a.Value)
 			}
 		}
@@ -129,8 +111,8 @@ func parseTuple(tuple []byte, src, dst *netip.AddrPort, proto *uint8) (err error
 // udpFilter is the body of a dump request for UDP entries only. Kernels before 5.8 ignore the filter attribute and send
 // all entries.
 func udpFilter() []byte {
-	body := attr.Nest(nil, attrTupleOrig, func(b []byte) []byte {
-		return attr.Nest(b, tupleProto, func(b []byte) []byte { return attr.Append(b, protoNum, []byte{protoUDP}) })
+	body := attr.Nest(nil, nl.CTA_TUPLE_ORIG, func(b []byte) []byte {
+		return attr.Nest(b, nl.CTA_TUPLE_PROTO, func(b []byte) []byte { return attr.Append(b, nl.CTA_PROTO_NUM, []byte{unix.IPPROTO_UDP}) })
 	})
 	return attr.Nest(body, attrFilter, func(b []byte) []byte {
 		b = attr.Append(b, filterOrigFlags, binary.NativeEndian.AppendUint32(nil, filterByProtoNum))

@@ -7,94 +7,37 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/kube-proxy/config/v1alpha1"
 )
 
-func TestTableSize(t *testing.T) {
-	for _, tt := range []struct {
-		perCore, least, cores, want int
-	}{
-		{32768, 131072, 2, 131072},    // the minimum
-		{32768, 131072, 8, 262144},    // by cores
-		{32768, 131072, 128, 1 << 20}, // the maximum
-		{32768, 2 << 20, 128, 2 << 20},
-		{0, 131072, 8, 0}, // not set
-	} {
-		got := Limits{MaxPerCore: tt.perCore, Min: tt.least, Cores: tt.cores}.tableSize()
-		if got != tt.want {
-			t.Errorf("%d per core, %d cores, at least %d: %d entries, want %d", tt.perCore, tt.cores, tt.least, got, tt.want)
-		}
-	}
-}
-
-func TestSysctls(t *testing.T) {
-	got := Sysctls(Limits{
-		MaxPerCore: 32768, Min: 131072, Cores: 8,
-		TCPEstablished: 24 * time.Hour, TCPCloseWait: time.Hour, TCPBeLiberal: true, UDPStream: 3 * time.Minute,
-	})
-	want := []Sysctl{
-		{Path: "proc/sys/net/netfilter/nf_conntrack_max", Value: 262144, AtLeast: true, Machine: true},
-		{Path: "sys/module/nf_conntrack/parameters/hashsize", Value: 65536, AtLeast: true, Machine: true},
-		{Path: "proc/sys/net/netfilter/nf_conntrack_tcp_be_liberal", Value: 1},
-		{Path: "proc/sys/net/netfilter/nf_conntrack_tcp_timeout_established", Value: 86400},
-		{Path: "proc/sys/net/netfilter/nf_conntrack_tcp_timeout_close_wait", Value: 3600},
-		{Path: "proc/sys/net/netfilter/nf_conntrack_udp_timeout_stream", Value: 180},
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("sysctls (-want +got):\n%s", diff)
-	}
-	if got := Sysctls(Limits{}); len(got) != 0 {
-		t.Errorf("without limits there are settings: %v", got)
-	}
-}
-
-func TestApply(t *testing.T) {
+// Settings are written, but for those that are 0 and those that the kernel lacks; one that fails does not prevent the others.
+func TestApplySysctls(t *testing.T) {
 	root := t.TempDir()
-	write := func(path, value string) {
-		t.Helper()
-		path = filepath.Join(root, path)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	file := func(name string) string { return filepath.Join(root, netfilterDir, name) }
+	if err := os.MkdirAll(file("nf_conntrack_tcp_timeout_established"), 0o755); err != nil { // a folder cannot be written
+		t.Fatal(err)
+	}
+	for _, name := range []string{"nf_conntrack_max", "nf_conntrack_tcp_be_liberal", "nf_conntrack_tcp_timeout_close_wait", "nf_conntrack_udp_timeout"} {
+		if err := os.WriteFile(file(name), []byte("77\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, []byte(value+"\n"), 0o644); err != nil {
-			t.Fatal(err)
+	}
+	err := ApplySysctls(root, &v1alpha1.KubeProxyConntrackConfiguration{
+		TCPBeLiberal: true, TCPEstablishedTimeout: &metav1.Duration{Duration: 24 * time.Hour}, TCPCloseWaitTimeout: &metav1.Duration{Duration: time.Hour},
+		UDPStreamTimeout: metav1.Duration{Duration: 3 * time.Minute}, // missing in this kernel
+	})
+	if err == nil || !strings.Contains(err.Error(), "write 86400 to sysctl") || strings.Contains(err.Error(), "stream") {
+		t.Errorf("a folder in place of a setting: error %v", err)
+	}
+	for name, want := range map[string]string{
+		"nf_conntrack_max": "77\n", "nf_conntrack_tcp_be_liberal": "1", "nf_conntrack_tcp_timeout_close_wait": "3600", "nf_conntrack_udp_timeout": "77\n",
+	} {
+		if got, _ := os.ReadFile(file(name)); string(got) != want {
+			t.Errorf("%s holds %q, want %q", name, got, want)
 		}
 	}
-	write("max", "1000")
-	write("hashsize", "500")
-	write("timeout", "77")
-	write("same", "5")
-	write("text", "many")
-	list := []Sysctl{
-		{Path: "max", Value: 2000, Machine: true},
-		{Path: "hashsize", Value: 400, AtLeast: true, Machine: true},
-		{Path: "timeout", Value: 6},
-		{Path: "same", Value: 5},
-		{Path: "missing", Value: 1},
-		{Path: "text", Value: 1},
-	}
-	settings, err := Apply(list, ApplyOptions{Root: root})
-	if err == nil || !strings.Contains(err.Error(), filepath.Join(root, "text")) {
-		t.Errorf("a setting that is no number: error %v", err)
-	}
-	want := []Setting{
-		{Sysctl: list[0], Before: 1000, Note: "not written: the setting is machine-wide"},
-		{Sysctl: list[1], Before: 500},
-		{Sysctl: list[2], Before: 77, Written: true},
-		{Sysctl: list[3], Before: 5},
-		{Sysctl: list[4], Note: "this kernel does not have the setting"},
-		{Sysctl: list[5]},
-	}
-	if diff := cmp.Diff(want, settings); diff != "" {
-		t.Errorf("settings (-want +got):\n%s", diff)
-	}
-	settings, err = Apply(list[:1], ApplyOptions{Root: root, Machine: true})
-	if err != nil || !settings[0].Written {
-		t.Errorf("machine-wide setting, allowed: %+v, %v", settings, err)
-	}
-	for path, want := range map[string]string{"max": "2000", "hashsize": "500\n", "timeout": "6", "same": "5\n"} {
-		if got, _ := os.ReadFile(filepath.Join(root, path)); string(got) != want {
-			t.Errorf("%s holds %q, want %q", path, got, want)
-		}
+	if _, err := os.Stat(file("nf_conntrack_udp_timeout_stream")); err == nil {
+		t.Error("a setting that the kernel lacks was made")
 	}
 }

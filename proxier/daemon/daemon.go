@@ -33,14 +33,16 @@ type Options struct {
 	SyncLog io.Writer
 	// KeepMemory: do not return the memory of the first full sync to the system.
 	KeepMemory bool
-	// NodeWait is how long to wait until the Node has addresses. Default 30 s, as kube-proxy.
-	NodeWait time.Duration
-	// PodCIDRWait is how much longer to wait for the Node's podCIDRs, if detect-local mode NodeCIDR needs them. Default
-	// 5 min, as kube-proxy.
-	PodCIDRWait time.Duration
 	// Listen opens the listeners for metrics and health. nil: net.Listen.
 	Listen func(network, address string) (net.Listener, error)
 }
+
+const (
+	// nodeWait is how long to wait until the Node has addresses, as kube-proxy does.
+	nodeWait = 30 * time.Second
+	// podCIDRWait is how much longer to wait for the Node's podCIDRs, if detect-local mode NodeCIDR needs them.
+	podCIDRWait = 5 * time.Minute
+)
 
 func (o *Options) setDefaults() {
 	if o.Proxier.Config == nil {
@@ -51,12 +53,6 @@ func (o *Options) setDefaults() {
 	}
 	if len(o.Proxier.Families) == 0 {
 		o.Proxier.Families = []corev1.IPFamily{corev1.IPv4Protocol} // the proxier's default, which Addresses needs here
-	}
-	if o.NodeWait == 0 {
-		o.NodeWait = 30 * time.Second
-	}
-	if o.PodCIDRWait == 0 {
-		o.PodCIDRWait = 5 * time.Minute
 	}
 	if o.Listen == nil {
 		o.Listen = net.Listen

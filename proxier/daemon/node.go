@@ -50,11 +50,11 @@ func (o *Options) findNode(ctx context.Context, factory informers.SharedInformer
 		return nodeState{}, fmt.Errorf("wait for node %s: %w", o.Proxier.NodeName, context.Cause(ctx))
 	}
 	hasIPs := func(s nodeState) bool { return s.exists && len(s.ips) > 0 }
-	if err := o.await(ctx, w, o.NodeWait, hasIPs); err != nil {
+	if err := o.await(ctx, w, nodeWait, hasIPs); err != nil {
 		return nodeState{}, err
 	}
 	if needsPodCIDRs {
-		if err := o.await(ctx, w, o.PodCIDRWait, func(s nodeState) bool { return len(s.podCIDRs) > 0 }); err != nil {
+		if err := o.await(ctx, w, podCIDRWait, func(s nodeState) bool { return len(s.podCIDRs) > 0 }); err != nil {
 			return nodeState{}, err
 		}
 	}

@@ -150,7 +150,7 @@ func (s *syncing) prepareFull(ctx context.Context) error {
 		return err
 	}
 	start = s.opts.Clock.Now()
-	err = s.tables.EnsureJumps(ctx)
+	err = s.tables.EnsureJumps(ctx, existing)
 	s.result.Jumps += s.opts.Clock.Since(start)
 	if err != nil {
 		return err
@@ -159,7 +159,7 @@ func (s *syncing) prepareFull(ctx context.Context) error {
 	for table, names := range existing {
 		noJumps[table] = !slices.ContainsFunc(names, s.rules.leads)
 	}
-	if existing, err = s.existing(); err != nil {
+	if existing, err = s.existing(); err != nil { // again: a tool of an earlier process may have ended meanwhile
 		return err
 	}
 	s.rules.Forget(existing, noJumps)

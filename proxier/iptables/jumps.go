@@ -123,7 +123,7 @@ func baseChains(table Table) []string {
 func missingBase(p *Payload, table Table, family corev1.IPFamily, chains []string, rules map[string][]rule.Rule) {
 	var text []byte
 	lines := 0
-	for _, name := range append([]string{chainCanary}, jumpsTo(table)...) {
+	for _, name := range fixedBase(table) {
 		if !slices.Contains(chains, name) {
 			text = fmt.Appendf(text, ":%s - [0:0]\n", name)
 			lines++
@@ -175,9 +175,9 @@ func place(jumps []baseJump, at []int, missing int) int {
 	return row
 }
 
-// jumpsTo returns the chains of a table that built-in chains jump to, each once.
-func jumpsTo(table Table) []string {
-	var chains []string
+// fixedBase returns the canary and the chains of a table that built-in chains jump to, each once.
+func fixedBase(table Table) []string {
+	chains := []string{chainCanary}
 	for _, j := range jumps {
 		if j.table == table && !slices.Contains(chains, j.to) {
 			chains = append(chains, j.to)

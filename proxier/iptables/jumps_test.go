@@ -14,7 +14,7 @@ import (
 // Whichever jump is missing, it returns to its position among the others, and foreign rules stay where they are.
 func TestJumpsComeBackInPlace(t *testing.T) {
 	m := NewModel(corev1.IPv4Protocol)
-	if err := m.EnsureJumps(t.Context()); err != nil {
+	if err := m.EnsureJumps(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	for table := range builtin {
@@ -26,7 +26,7 @@ func TestJumpsComeBackInPlace(t *testing.T) {
 				want := slices.Concat(before, foreign)
 				gone := slices.Delete(slices.Clone(want), at, at+1)
 				chain.Rules = gone
-				if err := m.EnsureJumps(t.Context()); err != nil {
+				if err := m.EnsureJumps(t.Context(), nil); err != nil {
 					t.Fatal(err)
 				}
 				if now := m.Chain(table, j.from); !reflect.DeepEqual(now, want) {

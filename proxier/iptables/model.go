@@ -181,10 +181,10 @@ func (t *transaction) checkJumps() error {
 }
 
 // EnsureJumps creates missing base chains and missing jumps to them.
-func (m *Model) EnsureJumps(context.Context) error {
+func (m *Model) EnsureJumps(context.Context, map[Table][]string) error {
 	for table := range builtin {
 		chains := m.tables[string(table)]
-		for _, name := range append([]string{chainCanary}, jumpsTo(table)...) {
+		for _, name := range fixedBase(table) {
 			if chains[name] == nil {
 				chains[name] = &rule.Chain{Policy: "-"}
 			}

@@ -46,7 +46,7 @@ func (p *testPlan) stage(pace *pace, tables Tables, fail func(n int) error) (*re
 func started(t *testing.T, services int) (*testPlan, *Model) {
 	t.Helper()
 	p, m := newTestPlan(), NewModel("IPv4")
-	if err := m.EnsureJumps(t.Context()); err != nil {
+	if err := m.EnsureJumps(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	for i := range services {

@@ -20,8 +20,9 @@ import (
 type Tables interface {
 	// Restore applies a payload, atomically for each table.
 	Restore(ctx context.Context, p *Payload) (Run, error)
-	// EnsureJumps creates missing base chains and missing jumps to them.
-	EnsureJumps(ctx context.Context) error
+	// EnsureJumps creates missing base chains and missing jumps to them. existing are the present user-defined chains of nat
+	// and filter: of a table without chains, it expects no jumps.
+	EnsureJumps(ctx context.Context, existing map[Table][]string) error
 	// Chains returns the names of the user-defined chains of a table.
 	Chains(table Table) ([]string, error)
 	// Rules returns the rules of the named chains of a table by chain, or of all chains when none is named.
@@ -74,15 +75,19 @@ func NewHost(opts RestorerOptions) (*Host, error) {
 }
 
 // EnsureJumps creates missing base chains and missing jumps to them, in one restore.
-func (h *Host) EnsureJumps(ctx context.Context) error {
+func (h *Host) EnsureJumps(ctx context.Context, existing map[Table][]string) error {
 	p := &Payload{Written: map[Table]Count{}}
+	mangle, err := h.Chains(Mangle)
+	if err != nil {
+		return fmt.Errorf("listing the chains of mangle: %w", err)
+	}
 	for _, table := range []Table{Mangle, NAT, Filter} {
 		if ctx.Err() != nil {
 			return fmt.Errorf("jumps in %s: %w", table, context.Cause(ctx))
 		}
-		chains, err := h.Chains(table)
-		if err != nil {
-			return fmt.Errorf("listing the chains of %s: %w", table, err)
+		chains := existing[table]
+		if table == Mangle {
+			chains = mangle
 		}
 		var rules map[string][]rule.Rule
 		switch from := baseChains(table); {

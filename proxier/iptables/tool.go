@@ -3,6 +3,7 @@ package iptables
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -120,18 +121,10 @@ func Package(tool string) string {
 
 // NewRestorer finds the tool.
 func NewRestorer(opts RestorerOptions) (*Restorer, error) {
-	if opts.Wait == 0 {
-		opts.Wait = 5 * time.Second
-	}
-	if opts.Deadline == 0 {
-		opts.Deadline = 30 * time.Minute
-	}
-	if opts.Clock == nil {
-		opts.Clock = clock.RealClock{}
-	}
-	if opts.Commits == nil {
-		opts.Commits = &Commits{}
-	}
+	opts.Wait = cmp.Or(opts.Wait, 5*time.Second)
+	opts.Deadline = cmp.Or(opts.Deadline, 30*time.Minute)
+	opts.Clock = cmp.Or[clock.PassiveClock](opts.Clock, clock.RealClock{})
+	opts.Commits = cmp.Or(opts.Commits, &Commits{})
 	path, err := FindBinary(Binary(opts.Variant, opts.Family, "restore"))
 	if err != nil {
 		return nil, err

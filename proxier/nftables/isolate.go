@@ -186,11 +186,5 @@ func (s *syncing) accepted() []*plan.ServicePort {
 	if len(s.refusals) == 0 {
 		return s.req.Ports
 	}
-	ports := make([]*plan.ServicePort, 0, len(s.req.Ports))
-	for _, port := range s.req.Ports {
-		if s.refusals[port.Name] == nil {
-			ports = append(ports, port)
-		}
-	}
-	return ports
+	return slices.DeleteFunc(slices.Clone(s.req.Ports), func(port *plan.ServicePort) bool { return s.refusals[port.Name] != nil })
 }

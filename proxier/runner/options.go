@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -43,21 +44,11 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	if o.Policy == "" {
-		o.Policy = TokenBucket
-	}
-	if o.RetryInterval == 0 {
-		o.RetryInterval = DefaultRetryInterval
-	}
-	if o.FirstRetry == 0 {
-		o.FirstRetry = min(DefaultFirstRetry, o.RetryInterval)
-	}
-	if o.Burst == 0 {
-		o.Burst = DefaultBurst
-	}
-	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
-	}
+	o.Policy = cmp.Or(o.Policy, TokenBucket)
+	o.RetryInterval = cmp.Or(o.RetryInterval, DefaultRetryInterval)
+	o.FirstRetry = cmp.Or(o.FirstRetry, min(DefaultFirstRetry, o.RetryInterval))
+	o.Burst = cmp.Or(o.Burst, DefaultBurst)
+	o.Clock = cmp.Or[clock.WithTicker](o.Clock, clock.RealClock{})
 	return o
 }
 

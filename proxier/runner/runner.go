@@ -28,27 +28,8 @@ type Runner struct {
 	schedule *Schedule
 	started  bool
 	stopped  bool
-	runs     int
 	lastErr  error
 	changed  chan struct{} // closed and replaced whenever the state changes
-}
-
-// State is a snapshot of a Runner.
-type State struct {
-	// Running: a sync is running; Current describes it.
-	Running bool
-	// Current is the start of the running sync, or of the last one; zero before the first.
-	Current Start
-	// Next is when the next sync should start; zero while a sync runs and when none is due.
-	Next time.Time
-	// Idle: nothing is pending, see Schedule.Idle.
-	Idle bool
-	// Runs is the number of syncs that ended, including failed ones.
-	Runs int
-	// Failures is the number of retries that failed in a row, plus the first failure.
-	Failures int
-	// LastErr is the error of the last sync that ended.
-	LastErr error
 }
 
 // New returns a Runner. Nothing happens before Run. sync receives Run's context.
@@ -108,29 +89,6 @@ func (r *Runner) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// State returns a snapshot of the runner.
-func (r *Runner) State() State {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	next, _ := r.schedule.Next()
-	return State{
-		Running:  r.schedule.Running(),
-		Current:  r.schedule.start,
-		Next:     next,
-		Idle:     r.schedule.Idle(),
-		Runs:     r.runs,
-		Failures: r.schedule.Failures(),
-		LastErr:  r.lastErr,
-	}
-}
-
-// Next returns when the next sync should start, and whether one is due at all.
-func (r *Runner) Next() (time.Time, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.schedule.Next()
-}
-
 // WaitIdle returns when no sync runs or is requested and the last one succeeded. A runner that was never triggered is
 // idle. If ctx ends first, it returns ctx's error joined with the last sync's. If the loop has ended with work pending,
 // it returns ErrStopped.
@@ -164,7 +122,6 @@ func (r *Runner) runOnce(ctx context.Context) {
 
 	r.mu.Lock()
 	r.schedule.Finished(r.clock.Now(), err)
-	r.runs++
 	r.lastErr = err
 	r.notify()
 	r.mu.Unlock()
@@ -172,11 +129,10 @@ func (r *Runner) runOnce(ctx context.Context) {
 
 // untilNext returns how long to wait for the next sync; false: until woken.
 func (r *Runner) untilNext() (time.Duration, bool) {
-	at, due := r.Next()
-	if !due {
-		return 0, false
-	}
-	return at.Sub(r.clock.Now()), true
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at, due := r.schedule.Next()
+	return at.Sub(r.clock.Now()), due
 }
 
 // sleep waits until the given time has passed (if timed), until woken, or until ctx ends.

@@ -109,9 +109,6 @@ func TestTriggersCoalesce(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.want(t, 0, time.Second, 2*time.Second, 3*time.Second)
-		if st := s.State(); !st.Idle || st.Runs != 4 || st.Current.Cause != Requested || st.Current.Queued != s.birth.Add(2500*time.Millisecond) {
-			t.Errorf("state after four syncs: %+v", st)
-		}
 		cancel()
 	})
 }
@@ -123,9 +120,6 @@ func TestEveryFailedSyncIsRetried(t *testing.T) {
 		cancel := begin(t, Options{MinInterval: 10 * time.Millisecond, RetryInterval: 3 * time.Second}, s)
 		s.Trigger()
 		synctest.Wait()
-		if st := s.State(); st.Idle || st.Failures != 1 || st.LastErr != errBroken || st.Next != s.birth.Add(time.Second) {
-			t.Errorf("state after a failed sync: %+v", st)
-		}
 		if err := s.WaitIdle(t.Context()); err != nil {
 			t.Fatal(err)
 		}

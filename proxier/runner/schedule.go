@@ -2,7 +2,6 @@ package runner
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -24,46 +23,6 @@ const (
 // Policies lists all policies, in the order for a list of choices.
 func Policies() []Policy { return []Policy{TokenBucket, CompletionToStart} }
 
-// Cause is why a sync started. A sync may have several causes.
-type Cause uint8
-
-const (
-	// Requested: Request was called.
-	Requested Cause = 1 << iota
-	// Retry: the last sync failed and its back-off is over.
-	Retry
-	// Interval: MaxInterval has passed since the last sync ended.
-	Interval
-)
-
-// String returns the causes joined by "+": "requested+retry".
-func (c Cause) String() string {
-	var names []string
-	for _, n := range []struct {
-		bit  Cause
-		name string
-	}{{Requested, "requested"}, {Retry, "retry"}, {Interval, "interval"}} {
-		if c&n.bit != 0 {
-			names = append(names, n.name)
-		}
-	}
-	return strings.Join(names, "+")
-}
-
-// Start describes one sync at its start.
-type Start struct {
-	// At is when the sync started.
-	At time.Time
-	// Queued is when the oldest request for this sync arrived. It is zero for a sync without a request (a pure retry or
-	// interval sync).
-	Queued time.Time
-	// Cause is why it started.
-	Cause Cause
-	// Failures is the number of retries that failed in a row before this sync, plus the first failure; 0: the last sync
-	// succeeded.
-	Failures int
-}
-
 // Schedule is the state machine that decides when syncs start. It has no clock and starts nothing: the caller reports
 // each event with its time and calls Next. Times must not go backwards. It is not safe for concurrent use.
 type Schedule struct {
@@ -73,7 +32,7 @@ type Schedule struct {
 	bucket *rate.Limiter
 
 	running bool
-	start   Start // the current or the last sync
+	started time.Time // the current or the last sync
 
 	requestedAt time.Time // oldest request without a sync; zero: none
 	retryAt     time.Time // zero: the last sync succeeded
@@ -108,15 +67,13 @@ func (s *Schedule) Request(now time.Time) {
 
 // Started reports that a sync starts now. The caller may start earlier than Next allows (a test, or a forced sync); the
 // policy then counts that start too. It panics if a sync is running, which is a programming error.
-func (s *Schedule) Started(now time.Time) Start {
+func (s *Schedule) Started(now time.Time) {
 	if s.running {
 		panic(fmt.Sprintf("runner %q: Started was called while a sync runs", s.opts.Name))
 	}
-	s.running = true
-	s.start = Start{At: now, Queued: s.requestedAt, Cause: s.causes(now), Failures: s.failures}
+	s.running, s.started = true, now
 	s.requestedAt = time.Time{}
 	s.takeToken(now)
-	return s.start
 }
 
 // Finished reports that the running sync ended now, with err. It panics if no sync is running, which is a programming
@@ -136,7 +93,7 @@ func (s *Schedule) Finished(now time.Time, err error) {
 	}
 	// A requested sync that ran before the retry does not change the retry and its back-off. Only the retry itself
 	// does.
-	if s.retryAt.IsZero() || !s.start.At.Before(s.retryAt) {
+	if s.retryAt.IsZero() || !s.started.Before(s.retryAt) {
 		s.failures++
 		s.retryAt = now.Add(s.opts.backOff(s.failures))
 	}
@@ -167,27 +124,6 @@ func (s *Schedule) Next() (time.Time, bool) {
 // only by MaxInterval is not pending.
 func (s *Schedule) Idle() bool {
 	return !s.running && s.requestedAt.IsZero() && s.retryAt.IsZero()
-}
-
-// Running reports whether a sync is running.
-func (s *Schedule) Running() bool { return s.running }
-
-// Failures returns the number of retries that failed in a row, plus the first failure.
-func (s *Schedule) Failures() int { return s.failures }
-
-// causes returns the causes that are due at now.
-func (s *Schedule) causes(now time.Time) Cause {
-	var c Cause
-	if !s.requestedAt.IsZero() {
-		c |= Requested
-	}
-	if !s.retryAt.IsZero() && !now.Before(s.retryAt) {
-		c |= Retry
-	}
-	if !s.intervalAt.IsZero() && !now.Before(s.intervalAt) {
-		c |= Interval
-	}
-	return c
 }
 
 // rest starts the MaxInterval.

@@ -169,30 +169,6 @@ func TestScheduleTranscripts(t *testing.T) {
 	}
 }
 
-func TestStartTellsCauseAndQueue(t *testing.T) {
-	s, err := NewSchedule(Options{MaxInterval: time.Minute, FirstRetry: time.Second}, epoch)
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := func(d time.Duration) time.Time { return epoch.Add(d) }
-
-	s.Request(at(1 * time.Second))
-	s.Request(at(2 * time.Second))
-	if got, want := s.Started(at(3*time.Second)), (Start{At: at(3 * time.Second), Queued: at(1 * time.Second), Cause: Requested}); got != want {
-		t.Errorf("first start is %+v, want %+v", got, want)
-	}
-	s.Finished(at(3*time.Second), errBroken)
-	s.Request(at(3500 * time.Millisecond))
-	got := s.Started(at(4 * time.Second))
-	if got.Cause.String() != "requested+retry" || got.Failures != 1 {
-		t.Errorf("retry is %+v (%v), want requested+retry after 1 failure", got, got.Cause)
-	}
-	s.Finished(at(4*time.Second), nil)
-	if got := s.Started(at(64 * time.Second)); got.Cause != Interval || !got.Queued.IsZero() {
-		t.Errorf("start by time is %+v (%v), want cause interval and no queue time", got, got.Cause)
-	}
-}
-
 // TestScheduleInvariants drives both policies with random requests, durations and failures. Each sync starts exactly at
 // Next. The test checks what must be true in any history.
 func TestScheduleInvariants(t *testing.T) {

@@ -256,7 +256,7 @@ func (t *tables) readable() error {
 }
 
 // EnsureJumps adds missing base chains and jumps.
-func (t *tables) EnsureJumps(ctx context.Context) error {
+func (t *tables) EnsureJumps(ctx context.Context, existing map[iptables.Table][]string) error {
 	if err := t.takeLock(ctx); err != nil {
 		return err
 	}
@@ -268,7 +268,7 @@ func (t *tables) EnsureJumps(ctx context.Context) error {
 	if err := t.readable(); err != nil {
 		return err
 	}
-	return t.model.EnsureJumps(ctx)
+	return t.model.EnsureJumps(ctx, existing)
 }
 
 // Chains returns the names of the user-defined chains of a table.

@@ -87,27 +87,6 @@ func (r *tablesReader) line(line string) error {
 // baseChains in the order in which iptables-save prints them.
 var baseChains = []string{"PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING"}
 
-// Append appends the tables in the format of iptables-save, without counters: sorted by name, with the base chains of a
-// table first.
-func (t Tables) Append(b []byte) []byte {
-	for _, table := range slices.Sorted(maps.Keys(t)) {
-		chains, names := t[table], t.Chains(table)
-		b = append(append(append(b, '*'), table...), '\n')
-		for _, name := range names {
-			b = append(append(b, ':'), name...)
-			b = append(append(append(b, ' '), chains[name].Policy...), " [0:0]\n"...)
-		}
-		for _, name := range names {
-			for i := range chains[name].Rules {
-				b = append(append(b, "-A "...), name...)
-				b = append(chains[name].Rules[i].Append(b), '\n')
-			}
-		}
-		b = append(b, "COMMIT\n"...)
-	}
-	return b
-}
-
 // Chains returns the names of a table's chains: the base chains first, as iptables-save prints them, then the others,
 // sorted.
 func (t Tables) Chains(table string) []string {
