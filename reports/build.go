@@ -1,11 +1,11 @@
 package reports
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"synclab/bench/outfile"
@@ -57,29 +57,22 @@ func Build(dirs []string, out string, opts Options) (*sections.Summary, error) {
 	}
 	s.Verdict = front.Verdict(s)
 	page := front.Document(s)
-	outputs := []struct {
+	for _, output := range []struct {
 		name  string
-		write func(*bytes.Buffer) error
+		write func(io.Writer) error
 	}{
-		{"bench.txt", func(b *bytes.Buffer) error { return writeBench(b, runs) }},
-		{"summary.json", func(b *bytes.Buffer) error { return writeJSON(s, b) }},
-		{"summary.md", func(b *bytes.Buffer) error { return page.Markdown(b) }},
-		{"index.html", func(b *bytes.Buffer) error { return page.Page(b) }},
-	}
-	for _, output := range outputs {
-		var b bytes.Buffer
-		if err := output.write(&b); err != nil {
+		{"bench.txt", func(w io.Writer) error { return writeBench(w, runs) }}, {"summary.json", func(w io.Writer) error { return writeJSON(s, w) }},
+		{"summary.md", page.Markdown}, {"index.html", page.Page},
+	} {
+		if err := folder.WriteWith(output.name, 0o644, output.write); err != nil {
 			return nil, fmt.Errorf("%s: %w", output.name, err)
-		}
-		if err := folder.Write(output.name, b.Bytes(), 0o644); err != nil {
-			return nil, err
 		}
 	}
 	return s, nil
 }
 
 // writeBench writes every raw sample of every run, one line each, for benchstat.
-func writeBench(b *bytes.Buffer, runs []*records.Run) error {
+func writeBench(w io.Writer, runs []*records.Run) error {
 	var parts []*records.Run // each was measured on one machine
 	for _, l := range runs {
 		if l.Shards == nil {
@@ -95,7 +88,7 @@ func writeBench(b *bytes.Buffer, runs []*records.Run) error {
 				}
 			}
 		}
-		if err := raw.WriteBench(b, l.Info, records); err != nil {
+		if err := raw.WriteBench(w, l.Info, records); err != nil {
 			return err
 		}
 	}
@@ -103,7 +96,7 @@ func writeBench(b *bytes.Buffer, runs []*records.Run) error {
 }
 
 // writeJSON escapes the control characters that package json leaves as they are: names in files of others have them.
-func writeJSON(s *sections.Summary, b *bytes.Buffer) error {
+func writeJSON(s *sections.Summary, w io.Writer) error {
 	var text strings.Builder
 	encoder := json.NewEncoder(&text)
 	encoder.SetIndent("", "  ")
@@ -111,9 +104,9 @@ func writeJSON(s *sections.Summary, b *bytes.Buffer) error {
 	err := encoder.Encode(s)
 	for _, r := range text.String() {
 		if r >= 0x7f && r < 0xa0 {
-			fmt.Fprintf(b, `\u%04x`, r)
+			fmt.Fprintf(w, `\u%04x`, r)
 		} else {
-			b.WriteRune(r)
+			fmt.Fprint(w, string(r))
 		}
 	}
 	return err

@@ -17,9 +17,9 @@ import (
 func TestMoveVerdict(t *testing.T) {
 	took := estimate.Describe(estimate.Single(1.5))
 	tcp := func(failed, misrouted int) []sections.MoveFlows {
-		return []sections.MoveFlows{{Protocol: "TCP", Flows: 100, Failed: failed, Misrouted: misrouted, For: 0.2}}
+		return []sections.MoveFlows{{Protocol: "TCP", Outcomes: sections.Outcomes{Flows: 100, Failed: failed, Misrouted: misrouted}, For: 0.2}}
 	}
-	longLived := []sections.MoveFlows{{Protocol: "UDP", LongLived: true, Flows: 9, Failed: 2, For: 0.1}}
+	longLived := []sections.MoveFlows{{Protocol: "UDP", LongLived: true, Outcomes: sections.Outcomes{Flows: 9, Failed: 2}, For: 0.1}}
 	for _, test := range []struct {
 		name   string
 		change func(*sections.Move)
@@ -130,11 +130,11 @@ func TestMoves(t *testing.T) {
 			t.Errorf("got %+v, want %+v", list, want)
 		}
 	}
-	within(there.Before, sections.MoveFlows{Protocol: "TCP", Flows: 1}, sections.MoveFlows{Protocol: "UDP", Flows: 1})
-	within(there.During, sections.MoveFlows{Protocol: "TCP", Flows: 3, Failed: 2, Misrouted: 1, For: 2.6}, sections.MoveFlows{Protocol: "UDP", Flows: 1, Failed: 1})
-	within(there.Later, sections.MoveFlows{Protocol: "TCP", Flows: 1}, sections.MoveFlows{Protocol: "UDP", Flows: 4, Failed: 4, For: 2})
+	within(there.Before, sections.MoveFlows{Protocol: "TCP", Outcomes: sections.Outcomes{Flows: 1}}, sections.MoveFlows{Protocol: "UDP", Outcomes: sections.Outcomes{Flows: 1}})
+	within(there.During, sections.MoveFlows{Protocol: "TCP", Outcomes: sections.Outcomes{Flows: 3, Failed: 2, Misrouted: 1}, For: 2.6}, sections.MoveFlows{Protocol: "UDP", Outcomes: sections.Outcomes{Flows: 1, Failed: 1}})
+	within(there.Later, sections.MoveFlows{Protocol: "TCP", Outcomes: sections.Outcomes{Flows: 1}}, sections.MoveFlows{Protocol: "UDP", Outcomes: sections.Outcomes{Flows: 4, Failed: 4}, For: 2})
 	within(back.During)
-	within(back.Later, sections.MoveFlows{Protocol: "UDP", Flows: 1})
+	within(back.Later, sections.MoveFlows{Protocol: "UDP", Outcomes: sections.Outcomes{Flows: 1}})
 	if want := []string{"default/dns IPv4 UDP"}; !slices.Equal(there.Unreachable, want) || len(back.Unreachable) > 0 {
 		t.Errorf("unreachable %q and %q, want %q and none", there.Unreachable, back.Unreachable, want)
 	}

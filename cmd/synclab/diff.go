@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -196,8 +194,22 @@ func registerPage(cmd *cobra.Command, page *string, what string) {
 }
 
 func writePage(path string, page func(io.Writer) error) error {
-	var b bytes.Buffer
-	return errors.Join(page(&b), outfile.Write(path, b.Bytes(), 0o644))
+	return outfile.WriteWith(path, 0o644, page)
+}
+
+// showCompared prints a comparison, and writes it as a page if one is asked for.
+func showCompared(s streams, c comparedRuns, format terminal.Format, page string) error {
+	if err := format.Write(s.out, c, format.Text(c.Table, c.Markdown)); err != nil || page == "" {
+		return err
+	}
+	return writePage(page, c.Page)
+}
+
+// comparedRuns is a comparison of runs.
+type comparedRuns interface {
+	Table(w io.Writer) error
+	Markdown(w io.Writer) error
+	Page(w io.Writer) error
 }
 
 // diff prints the comparison and fails when a threshold is exceeded.
@@ -206,13 +218,8 @@ func compareRuns(s streams, before, after string, format terminal.Format, page s
 	if err != nil {
 		return badInput(err)
 	}
-	if err := format.Write(s.out, d, format.Text(d.Table, d.Markdown)); err != nil {
+	if err := showCompared(s, d, format, page); err != nil {
 		return err
-	}
-	if page != "" {
-		if err := writePage(page, d.Page); err != nil {
-			return err
-		}
 	}
 	beyond := d.Beyond()
 	if len(beyond) == 0 {
@@ -292,13 +299,8 @@ run's scenario, else --max-slower. With --check the exit status is
 
 // showHistory prints the history. With check, it fails if the newest point shows a new worse level.
 func showHistory(s streams, h *history.History, format terminal.Format, page string, check bool) error {
-	if err := format.Write(s.out, h, format.Text(h.Table, h.Markdown)); err != nil {
+	if err := showCompared(s, h, format, page); err != nil {
 		return err
-	}
-	if page != "" {
-		if err := writePage(page, h.Page); err != nil {
-			return err
-		}
 	}
 	worse := h.Worse()
 	if !check || len(worse) == 0 {

@@ -231,24 +231,22 @@ func addCompletion(root *cobra.Command) {
 
 // flagError rewrites the error of an invalid flag value, since the errors of package strconv are for programmers.
 func flagError(cmd *cobra.Command, err error) error {
-	text := err.Error()
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) {
 		return badUsage(cmd, "%w%s", err, didYouMean(nearFlags(cmd, unknown.GetSpecifiedName())))
 	}
-	var number *strconv.NumError
-	want, cause := "", ""
-	if errors.As(err, &number) {
-		cause = number.Error()
-		want = map[string]string{"ParseInt": "a whole number", "ParseUint": "a whole number, 0 or more", "ParseFloat": "a number", "ParseBool": "true or false"}[number.Func]
+	var invalid *pflag.InvalidValueError
+	if errors.As(err, &invalid) {
+		flag := invalid.GetFlag()
+		want := map[string]string{
+			"int": "a whole number", "uint64": "a whole number, 0 or more", "float64": "a number", "bool": "true or false", "duration": "a time with its unit, such as 90s or 5m",
+		}[flag.Value.Type()]
 		if errors.Is(err, strconv.ErrRange) {
 			want += " that is not as large"
 		}
-	} else if at := strings.Index(text, ": time: "); at >= 0 { // package time has no type for its errors
-		cause, want = text[at+len(": "):], "a time with its unit, such as 90s or 5m"
-	}
-	if before, found := strings.CutSuffix(text, cause); found && want != "" {
-		return badUsage(cmd, "%swant %s", before, want)
+		if want != "" {
+			return badUsage(cmd, "invalid argument %q for \"--%s\" flag: want %s", invalid.GetValue(), flag.Name, want)
+		}
 	}
 	return badUsage(cmd, "%w", err)
 }

@@ -134,29 +134,7 @@ The exit status is 2 for bad input, and with --check 1 for a violated SLO.`,
 		},
 	}
 	flags.register(cmd)
-	cmd.SetFlagErrorFunc(badValue)
 	return cmd
-}
-
-// badValue replaces the error of a flag value that Go cannot parse by what the flag wants.
-func badValue(cmd *cobra.Command, err error) error {
-	given, rest, _ := strings.Cut(strings.TrimPrefix(err.Error(), "invalid argument "), ` for "`)
-	names, _, ok := strings.Cut(rest, `" flag: `)
-	name := ""
-	for _, long := range strings.Fields(names) {
-		name = strings.TrimPrefix(long, "--") // the last one of "-o, --output"
-	}
-	flag := cmd.Flags().Lookup(name)
-	if !ok || flag == nil {
-		return flagError(cmd, err)
-	}
-	want := map[string]string{
-		"int": "a whole number", "uint64": "a whole number of 0 or more", "float64": "a number", "duration": "a time such as 500ms, 10s or 5m", "bool": "true or false",
-	}[flag.Value.Type()]
-	if want == "" {
-		return badUsage(cmd, "%w", err)
-	}
-	return badUsage(cmd, "--%s %s: want %s", name, given, want)
 }
 
 // planRun is a checked plan.

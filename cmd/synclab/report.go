@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -215,58 +216,37 @@ func indexPage(s streams, folder, out string) error {
 
 // completeRuns offers the runs in runs/, the newest first. If none fits, it offers folders.
 func completeRuns(_ *cobra.Command, given []string, typed string) ([]string, cobra.ShellCompDirective) {
-	type folder struct {
-		name string
-		at   time.Time
+	fitting := slices.DeleteFunc(runsIn(raw.RunsFolder), func(dir string) bool { return !strings.HasPrefix(dir, typed) || slices.Contains(given, dir) })
+	if len(fitting) == 0 {
+		return nil, cobra.ShellCompDirectiveFilterDirs
 	}
-	var found []folder
-	for _, file := range []string{"run.json", plan.AnswerFile} {
-		files, _ := filepath.Glob(filepath.Join(raw.RunsFolder, "*", file))
-		for _, one := range files {
-			dir := filepath.Dir(one)
-			if stat, err := os.Stat(one); err == nil && strings.HasPrefix(dir, typed) && !slices.Contains(given, dir) {
-				found = append(found, folder{dir, stat.ModTime()})
+	return fitting, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+}
+
+// newestRun returns the newest run folder in root.
+func newestRun(root string) (string, error) {
+	if runs := runsIn(root); len(runs) > 0 {
+		return runs[0], nil
+	}
+	return "", fmt.Errorf("no run in %s/ yet: name a run folder, or make one with `synclab run`", root)
+}
+
+// runsIn returns the run folders in root, the one that was written last first; for a shard, the folder of its sweep.
+func runsIn(root string) []string {
+	written := map[string]time.Time{}
+	for _, pattern := range []string{"run.json", "shard-*/run.json", plan.AnswerFile} {
+		files, _ := filepath.Glob(filepath.Join(root, "*", pattern))
+		for _, file := range files {
+			dir := filepath.Dir(file)
+			if sweep := filepath.Dir(dir); len(records.ShardsIn(sweep)) > 0 {
+				dir = sweep
+			}
+			if stat, err := os.Stat(file); err == nil && stat.ModTime().After(written[dir]) {
+				written[dir] = stat.ModTime()
 			}
 		}
 	}
-	if len(found) == 0 {
-		return nil, cobra.ShellCompDirectiveFilterDirs
-	}
-	slices.SortFunc(found, func(a, b folder) int { return b.at.Compare(a.at) })
-	var names []string
-	for _, one := range found {
-		names = append(names, one.name)
-	}
-	return records.Distinct(names), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
-}
-
-// newestRun returns the run folder in root whose run.json is newest; for a shard, the folder of its sweep.
-func newestRun(root string) (string, error) {
-	var files []string
-	for _, pattern := range []string{"run.json", "shard-*/run.json", plan.AnswerFile} {
-		found, err := filepath.Glob(filepath.Join(root, "*", pattern))
-		if err != nil {
-			return "", err
-		}
-		files = append(files, found...)
-	}
-	newest, written := "", int64(-1)
-	for _, file := range files {
-		stat, err := os.Stat(file)
-		if err != nil {
-			return "", err
-		}
-		if at := stat.ModTime().UnixNano(); at > written {
-			newest, written = filepath.Dir(file), at
-		}
-	}
-	if sweep := filepath.Dir(newest); newest != "" && len(records.ShardsIn(sweep)) > 0 {
-		newest = sweep
-	}
-	if newest == "" {
-		return "", fmt.Errorf("no run in %s/ yet: name a run folder, or make one with `synclab run`", root)
-	}
-	return newest, nil
+	return slices.SortedFunc(maps.Keys(written), func(a, b string) int { return cmp.Or(written[b].Compare(written[a]), strings.Compare(a, b)) })
 }
 
 // report builds the report and prints its summary and the path of its page.

@@ -78,7 +78,7 @@ func lastPacketValues(method string) func(*records.Samples, SameSource) estimate
 		if len(positions) == 0 {
 			return nil
 		}
-		return c.PacketsAt(method, positions[len(positions)-1])
+		return c.Packets(raw.FirstPacket, method, positions[len(positions)-1])
 	}
 }
 

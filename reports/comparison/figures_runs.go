@@ -40,17 +40,11 @@ func packetKind(method, target string) Figure {
 
 // packetsTo returns first packets to a kind of destination; if target is empty, to the last position.
 func packetsTo(method, target string) func(*records.Samples, SameSource) estimate.Sample {
+	if target == "" {
+		return lastPacketValues(method)
+	}
 	return func(c *records.Samples, _ SameSource) estimate.Sample {
-		positions := c.Positions(method)
-		return c.ByRepetition(func(r *raw.Record) bool {
-			if r.Metric != raw.FirstPacket || r.Target != target || records.MethodOf(r) != method {
-				return false
-			}
-			if target != "" {
-				return r.Position == nil || *r.Position != 0
-			}
-			return r.Position != nil && len(positions) > 0 && *r.Position == positions[len(positions)-1]
-		})
+		return c.ToTarget(raw.FirstPacket, method, target, false)
 	}
 }
 
@@ -59,11 +53,11 @@ func firstPacketValues(c *records.Samples, _ SameSource) estimate.Sample {
 	if len(positions) < 2 {
 		return nil
 	}
-	return c.PacketsAt("", positions[0])
+	return c.Packets(raw.FirstPacket, "", positions[0])
 }
 
 func missValues(c *records.Samples, _ SameSource) estimate.Sample {
-	return c.PacketsAt("", -1)
+	return c.Packets(raw.FirstPacket, "", -1)
 }
 
 func chainValues(c *records.Samples, _ SameSource) estimate.Sample {

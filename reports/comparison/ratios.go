@@ -290,11 +290,7 @@ func (c CellComparison) SideOf(series string) Side {
 
 // Ratio returns the ratio of a side to a baseline, or nil.
 func (c CellComparison) Ratio(b, a, metric string) *Comparison {
-	i := slices.IndexFunc(c.Ratios, func(r Comparison) bool { return r.A == a && r.B == b && r.Metric == metric })
-	if i < 0 {
-		return nil
-	}
-	return &c.Ratios[i]
+	return records.Find(c.Ratios, func(r Comparison) bool { return r.A == a && r.B == b && r.Metric == metric })
 }
 
 func (c Comparison) PText() string {

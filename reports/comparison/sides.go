@@ -62,11 +62,7 @@ type SameSource struct {
 
 // Figure returns a figure by name; nil if it was not measured.
 func (s Side) Figure(name string) *estimate.Estimate {
-	i := slices.IndexFunc(s.Figures, func(f estimate.Estimate) bool { return f.Name == FigureName(name) })
-	if i < 0 {
-		return nil
-	}
-	return &s.Figures[i]
+	return records.Find(s.Figures, func(f estimate.Estimate) bool { return f.Name == FigureName(name) })
 }
 
 // NotReached reports whether a figure is missing because the subject was stopped in every repetition.

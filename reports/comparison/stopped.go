@@ -5,25 +5,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"text/template"
 
 	"synclab/reports/doc"
 	"synclab/reports/records"
 )
-
-var subjectStopped = template.Must(template.New("stopped").Funcs(doc.SentenceFuncs).Parse(`{{.Series}} at {{plural .Services "Service"}}{{with .Settings}} ({{.}}){{end}}: {{.Reached}}` +
-	`{{if lt (len .In) .Of}}, in repetition{{if gt (len .In) 1}}s{{end}} {{join .In}} of {{.Of}}` +
-	`{{else if and (eq (len .In) .Of) (gt .Of 1)}}, in all {{plural .Of "repetition"}}{{end}}`))
-
-// stoppedWords are the stopped repetitions (In) of all repetitions (Of) of a cell.
-type stoppedWords struct {
-	Series   string
-	Services int
-	Settings string
-	Reached  string
-	In       []string
-	Of       int
-}
 
 // Stopped returns a line for each series and cell that exceeded a budget, with how far the subject had come.
 func Stopped(c *records.Collection) []string {
@@ -45,8 +30,16 @@ func StoppedNotes(series string, cell records.Cell, exceeded []Exceeded, repetit
 		texts = append(texts, cmp.Or(e.Reached, "stopped: more than "+strings.TrimPrefix(LimitText(e.Used, e.Unit), "> ")))
 		in = append(in, fmt.Sprint(e.Repetition))
 	}
-	return []string{doc.Sentence(subjectStopped, stoppedWords{Series: series, Services: cell.Services, Settings: records.ShortSettings(cell.Settings()),
-		Reached: Together(records.Distinct(texts)), In: in, Of: repetitions})}
+	text := fmt.Sprintf("%s at %s%s: %s", series, doc.Plural(cell.Services, "Service"), records.SettingsTail(records.ShortSettings(cell.Settings())), Together(records.Distinct(texts)))
+	switch {
+	case len(in) == 1 && repetitions > 1:
+		text += fmt.Sprintf(", in repetition %s of %d", in[0], repetitions)
+	case len(in) < repetitions:
+		text += fmt.Sprintf(", in repetitions %s of %d", doc.JoinWords(in), repetitions)
+	case repetitions > 1:
+		text += ", in all " + doc.Plural(repetitions, "repetition")
+	}
+	return []string{text}
 }
 
 // Together joins several texts, with their common first and last words only once.

@@ -41,7 +41,7 @@ func (d *Diff) Section(title string) doc.Section {
 	}
 	s.Add(doc.Block{On: doc.Page, Folded: true, Heading: heading, Table: all, Facts: d.absent()},
 		doc.Block{On: doc.Markdown, Folded: true, Heading: heading, Table: first, Facts: d.absent()},
-		doc.Block{On: doc.Page | doc.Markdown, Folded: true, Heading: "Conditions, caveats and method", Note: doc.Sentence(diffMethod, d), Facts: d.conditions(), List: d.caveats()})
+		doc.Block{On: doc.Page | doc.Markdown, Folded: true, Heading: "Conditions, caveats and method", Note: d.method(), Facts: d.conditions(), List: d.caveats()})
 	return s
 }
 
@@ -57,7 +57,7 @@ func (d *Diff) document() *doc.Document {
 		verdict.Add(doc.Block{Warn: true, Heading: "Conditions and caveats", List: caveats})
 	}
 	s.Add(doc.Block{Table: d.tableOf(func(Delta) bool { return true })})
-	s.Add(doc.Block{Facts: d.absent()}, doc.Block{Note: doc.Sentence(diffMethod, d), Soft: true})
+	s.Add(doc.Block{Facts: d.absent()}, doc.Block{Note: d.method(), Soft: true})
 	return &doc.Document{Kind: "synclab diff", Title: d.title(), Sections: []doc.Section{verdict, s}}
 }
 
@@ -84,9 +84,9 @@ func (d *Diff) conditions() [][2]string {
 		for _, pair := range d.Pairs {
 			out = append(out, [2]string{"before", pair[0]}, [2]string{"after", pair[1]})
 		}
-		return append(out, [2]string{"run", doc.Sentence(diffRun, d.Before)})
+		return append(out, [2]string{"run", headText(&d.Before)})
 	}
-	out := [][2]string{{"before", doc.Sentence(diffRun, d.Before)}, {"after", doc.Sentence(diffRun, d.After)}}
+	out := [][2]string{{"before", headText(&d.Before)}, {"after", headText(&d.After)}}
 	for _, u := range d.Unlike {
 		if u.Compared {
 			out = append(out, [2]string{"compared", u.Text()})
@@ -221,14 +221,17 @@ func (d *Diff) Verdict() []doc.Line {
 		counts[r.Verdict]++
 		worse = worse || r.Verdict == Slower && r.visible()
 	}
-	total := diffTotal{Figures: len(d.Rows), Beyond: len(out)}
+	text, verdicts := "", []string(nil)
+	if len(out) > 0 {
+		text = fmt.Sprintf("; %d beyond thresholds", len(out))
+	}
 	for _, v := range []struct {
 		verdict Verdict
 		text    string
 	}{{Slower, "slower or more"}, {Faster, "faster or less"}, {Same, "the same"}, {Unclear, "without a difference shown"},
 		{TooFew, "with too few repetitions"}, {OnlyBefore, "only before"}, {OnlyAfter, "only after"}} {
 		if n := counts[v.verdict]; n > 0 {
-			total.Verdicts = append(total.Verdicts, doc.Grouped(int64(n))+" "+v.text)
+			verdicts = append(verdicts, doc.Grouped(int64(n))+" "+v.text)
 		}
 	}
 	level := doc.Good
@@ -238,12 +241,18 @@ func (d *Diff) Verdict() []doc.Line {
 	case d.RepetitionsNeeded > 0:
 		level = doc.Info
 	}
-	out = append(out, doc.Line{Level: level, Text: doc.Sentence(diffCounts, total)})
+	out = append(out, doc.Line{Level: level, Text: doc.Plural(len(d.Rows), "figure") + ": " + doc.JoinWords(verdicts) + text + "."})
 	if d.Tests > 0 && d.Scattered < len(d.Rows) && d.Pairs == nil {
-		out = append(out, doc.Line{Level: doc.Info, Text: doc.Sentence(diffLeast, d)})
+		out = append(out, doc.Line{Level: doc.Info, Text: "Two runs, not measured in turn: differences below " + percent(d.Least) + " mean nothing. " +
+			"To see smaller ones, measure both programs in turn in one run, as two subjects."})
 	}
 	if d.RepetitionsNeeded > 0 {
-		out = append(out, doc.Line{Level: doc.Care, Text: doc.Sentence(diffTooFew, d)})
+		each := ""
+		if len(d.Pairs) == 0 {
+			each = " of each run"
+		}
+		out = append(out, doc.Line{Level: doc.Care, Text: fmt.Sprintf("Too few repetitions: with so many figures, a verdict on one of them needs %d repetitions%s (--reps %d).",
+			d.RepetitionsNeeded, each, d.RepetitionsNeeded)})
 	}
 	return out
 }
@@ -251,14 +260,14 @@ func (d *Diff) Verdict() []doc.Line {
 // Sentence describes one row: "synclab/nftables at 1,000 Services × 10: full sync from 1.00 s to 1.31 s, 1.31× (1.22–1.40); …".
 func (r Delta) Sentence() string {
 	where := records.ShortSizes([]records.Cell{r.Cell}) + records.SettingsTail(records.ShortSettings(r.Cell.Settings()))
-	one := diffRow{Subject: r.Subject, Where: where, Figure: doc.LowerFirst(r.Name()), Before: comparison.FigureValue(r.Before, false), After: comparison.FigureValue(r.After, false)}
+	text := fmt.Sprintf("%s at %s: %s from %s to %s", r.Subject, where, doc.LowerFirst(r.Name()), comparison.FigureValue(r.Before, false), comparison.FigureValue(r.After, false))
 	if r.Ratio != nil {
-		one.Ratio = r.ratioText()
+		text += ", " + r.ratioText()
 	}
 	if r.Threshold != nil {
-		one.Allowed = PercentText(*r.Threshold)
+		text += "; " + PercentText(*r.Threshold) + " more is allowed"
 	}
-	return doc.Sentence(diffBeyond, one)
+	return text
 }
 
 // Where is the row's subject and size: "synclab/nftables at 1,000 Services × 10".

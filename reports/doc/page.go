@@ -116,10 +116,7 @@ func (t *Table) sortable() bool {
 
 // Nav is the section's name in the navigation.
 func (s Section) Nav() string {
-	if s.Short != "" {
-		return s.Short
-	}
-	return s.Title
+	return cmp.Or(s.Short, s.Title)
 }
 
 // Class is the CSS classes of the section.

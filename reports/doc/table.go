@@ -1,6 +1,7 @@
 package doc
 
 import (
+	"cmp"
 	"image/color"
 	"math"
 	"slices"
@@ -187,10 +188,7 @@ func (t *Table) empty() bool {
 
 // short is the column's name on a terminal.
 func (c Column) short() string {
-	if c.Short != "" {
-		return c.Short
-	}
-	return LowerFirst(c.Name)
+	return cmp.Or(c.Short, LowerFirst(c.Name))
 }
 
 // spreadLegend explains ± below a table that has it.

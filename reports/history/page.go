@@ -6,7 +6,6 @@ import (
 	"iter"
 	"slices"
 	"strings"
-	"text/template"
 
 	"synclab/reports/comparison"
 	"synclab/reports/diff"
@@ -30,7 +29,7 @@ func (h *History) document() *doc.Document {
 	const open = doc.Page | doc.Terminal // in a pull request, tables are folded
 	all, runs := h.trendTable(), h.pointTable()
 	trends.Add(doc.Block{On: open, Table: all}, doc.Block{On: doc.Markdown, Folded: true, Heading: "Trends", Table: all},
-		doc.Block{On: open, Note: doc.Sentence(method, h), Soft: true})
+		doc.Block{On: open, Note: h.method(), Soft: true})
 	points := doc.Section{ID: "points", Title: "The runs behind each point", Short: "Runs"}
 	points.Add(doc.Block{On: open, Table: runs}, doc.Block{On: doc.Markdown, Folded: true, Heading: "The runs behind each point", Table: runs})
 	if len(h.LeftOut) > 0 {
@@ -245,8 +244,11 @@ func (h *History) Sentence(t Trend) string {
 	return text
 }
 
-// method explains the levels of a History.
-var method = template.Must(template.New("method").Funcs(doc.SentenceFuncs).Parse(`Points are medians of the repetitions' medians (or 99th percentiles), ` +
-	`with their 95 % interval. Levels are medians of points. A level starts where Student's t on logarithms shows a change from the level before. p: adjusted for {{plural .Tests "test"}} ` +
-	`({{.Correction}}) after a factor for the starts tried; it shows a change up to {{.Level}}. Counts that never vary are compared exactly. ` +
-	`A slower machine looks like a new level, too: the list of runs says what was different. Small lines of trends begin at 60 % of their largest value, or below their least one.`))
+// method explains the levels.
+func (h *History) method() string {
+	return fmt.Sprintf("Points are medians of the repetitions' medians (or 99th percentiles), with their 95 %% interval. Levels are medians of points. "+
+		"A level starts where Student's t on logarithms shows a change from the level before. p: adjusted for %s "+
+		"(%s) after a factor for the starts tried; it shows a change up to %v. Counts that never vary are compared exactly. "+
+		"A slower machine looks like a new level, too: the list of runs says what was different. Small lines of trends begin at 60 %% of their largest value, or below their least one.",
+		doc.Plural(h.Tests, "test"), h.Correction, h.Level)
+}

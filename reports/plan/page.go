@@ -1,12 +1,10 @@
 package plan
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -106,19 +104,10 @@ func (a *Answer) Build(out string, png bool) error {
 		plots = append(plots, drawn)
 	}
 	d := a.Document(plots)
-	for _, output := range []struct {
-		name  string
-		write func(io.Writer) error
-	}{{CapacityPage, d.Page}, {"capacity.md", d.Markdown}} {
-		var b bytes.Buffer
-		if err := output.write(&b); err != nil {
-			return fmt.Errorf("%s: %w", output.name, err)
-		}
-		if err := folder.Write(output.name, b.Bytes(), 0o644); err != nil {
-			return err
-		}
+	if err := folder.WriteWith(CapacityPage, 0o644, d.Page); err != nil {
+		return err
 	}
-	return nil
+	return folder.WriteWith("capacity.md", 0o644, d.Markdown)
 }
 
 // Document is the answer as a document, with plots.

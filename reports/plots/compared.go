@@ -3,6 +3,7 @@ package plots
 import (
 	"image/color"
 	"math"
+	"slices"
 	"strings"
 
 	"gonum.org/v1/plot"
@@ -226,8 +227,7 @@ func arrow(c *draw.Canvas, ink color.Color, from, way vg.Point) {
 	}
 }
 
-// manySeries is the number of series from which a plot has one panel for each kind of duration, and names at the ends
-// of the lines. One panel with a colour for each series and a shape for each kind would be too full.
+// manySeries is the number of series from which a panel has room for one kind of curve of each only.
 const manySeries = 3
 
 // stoppedMark is an open diamond where a subject was stopped, with an arrow upwards.
@@ -255,7 +255,8 @@ func (m stoppedMark) Thumbnail(c *draw.Canvas) {
 	figure.Outline(c, draw.GlyphStyle{Color: m.color, Radius: 3.6}, c.Center(), 4, 0)
 }
 
-// comparedGrowth draws durations versus Services of many series, one panel for each kind.
+// comparedGrowth draws durations versus Services on logarithmic axes, one panel for each kind, with the fitted growth and its
+// caveats.
 func comparedGrowth(s *sections.Summary, line records.SweepLine, name, title string, kinds []durationLine) *figure.Figure {
 	f := &figure.Figure{Name: name, Title: title + records.SettingsTail(line.Settings)}
 	marked := false
@@ -264,7 +265,7 @@ func comparedGrowth(s *sections.Summary, line records.SweepLine, name, title str
 		p := figure.NewPlot("Services (log scale)", kind.text+" (log scale)")
 		ends := &figure.EndLabels{}
 		for i, one := range s.Collected.Series {
-			end, stopped := growthOf(s, p, line, i, one, kind)
+			end, stopped := growthOf(s, f, p, line, i, one, kind)
 			if end != nil {
 				ends.Labels = append(ends.Labels, *end)
 			}
@@ -289,11 +290,17 @@ func comparedGrowth(s *sections.Summary, line records.SweepLine, name, title str
 	if marked {
 		f.Explain("stopped at this size: the real value is larger", stoppedMark{color: figure.Grey})
 	}
+	for _, g := range s.Growth {
+		drawn := slices.ContainsFunc(kinds, func(k durationLine) bool { return k.metric == g.Metric && k.kind == g.Kind })
+		if badge := g.Badge(); drawn && badge != "" && g.Settings == line.Settings && g.Scenario == line.Scenario && !slices.Contains(f.Badges, badge) {
+			f.Badges = append(f.Badges, badge)
+		}
+	}
 	return f
 }
 
 // growthOf draws one series of one kind; end is nil without points.
-func growthOf(s *sections.Summary, p *plot.Plot, line records.SweepLine, i int, one *records.Series, kind durationLine) (end *figure.EndLabel, stopped bool) {
+func growthOf(s *sections.Summary, f *figure.Figure, p *plot.Plot, line records.SweepLine, i int, one *records.Series, kind durationLine) (end *figure.EndLabel, stopped bool) {
 	var points figure.Intervals
 	var marks []stoppedMark
 	look := s.Look(i)
@@ -325,6 +332,7 @@ func growthOf(s *sections.Summary, p *plot.Plot, line records.SweepLine, i int, 
 			}
 		}
 		figure.AddMedians(p, points, look.Color, look.Shape)
+		f.Values(p, one.Name+", "+kind.text, "Services", points, "s", look.Color)
 	}
 	for _, mark := range marks {
 		p.Add(mark)

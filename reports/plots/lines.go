@@ -10,7 +10,7 @@ import (
 	"synclab/reports/sections"
 )
 
-// sizeLine is one panel of many series versus Services: its label, its format, and a series' values in a cell.
+// sizeLine is one panel of all series versus Services: its label, its format, and a series' values in a cell.
 type sizeLine struct {
 	text   string
 	format func(float64) string
@@ -18,7 +18,7 @@ type sizeLine struct {
 	of     func(*records.Series, records.Cell) estimate.Sample
 }
 
-// comparedLines draws medians of many series versus Services, with each series' name at the end of its line.
+// comparedLines draws medians versus Services, with each series' name at the end of its line.
 func comparedLines(s *sections.Summary, line records.SweepLine, f *figure.Figure, panels []sizeLine) *figure.Figure {
 	var all []*figure.EndLabels
 	for _, panel := range panels {
@@ -65,7 +65,7 @@ func comparedLines(s *sections.Summary, line records.SweepLine, f *figure.Figure
 }
 
 // comparedCounts draws each subject's rules in all tables and, if there are any, the elements of sets and maps below.
-func comparedCounts(s *sections.Summary, line records.SweepLine, f *figure.Figure) *figure.Figure {
+func comparedCounts(s *sections.Summary, line records.SweepLine) *figure.Figure {
 	count := func(elements bool) func(*records.Series, records.Cell) estimate.Sample {
 		return func(one *records.Series, cell records.Cell) estimate.Sample {
 			samples := one.Cells[cell.ID()]
@@ -75,6 +75,7 @@ func comparedCounts(s *sections.Summary, line records.SweepLine, f *figure.Figur
 			return comparison.CountValues(elements)(samples, comparison.SameSource{KernelRules: true})
 		}
 	}
-	f.Caption = "Rules in all tables, counted by the kernel where such counts exist. Lines of subjects with the same rules overlap."
+	f := &figure.Figure{Name: "rules-vs-services", Title: "Rules versus Services" + records.SettingsTail(line.Settings),
+		Caption: "Rules in all tables, counted by the kernel where such counts exist. Lines of subjects with the same rules overlap."}
 	return comparedLines(s, line, f, []sizeLine{{"rules", figure.TickCount, "count", count(false)}, {"elements of sets and maps", figure.TickCount, "count", count(true)}})
 }

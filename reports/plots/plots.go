@@ -48,11 +48,11 @@ func figures(s *sections.Summary) []*figure.Figure {
 		single(programmingFigure(s))
 	}
 	out = append(out, timelineFigures(s)...)
-	single(packetPositionFigure(s))
-	perLine(packetSizeFigure)
+	single(packetsByPosition(s))
+	perLine(packetsBySize)
 	perLine(flowsBySize)
 	perLine(connectionsBySize)
-	perLine(rulesFigure)
+	perLine(comparedCounts)
 	return out
 }
 

@@ -1,13 +1,11 @@
 package plots
 
 import (
-	"fmt"
 	"image/color"
 	"slices"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
 	"synclab/bench/raw"
@@ -53,104 +51,28 @@ func thin(values []float64, n int) []float64 {
 	return kept
 }
 
-// durationLine is one line of durations versus Services.
+// durationLine is one panel of durations versus Services.
 type durationLine struct {
-	metric raw.Metric
-	kind   string
-	text   string
-	shape  draw.GlyphDrawer
-	dashes []vg.Length
-}
-
-// growthFigure draws durations versus Services on logarithmic axes, with the fitted growth and its caveats.
-func growthFigure(s *sections.Summary, line records.SweepLine, name, title string, what []durationLine) *figure.Figure {
-	kind := fewGrowth
-	if len(s.Collected.Series) >= manySeries {
-		kind = comparedGrowth
-	}
-	f := kind(s, line, name, title, what)
-	if f == nil {
-		return nil
-	}
-	for _, g := range s.Growth {
-		drawn := slices.ContainsFunc(what, func(w durationLine) bool { return w.metric == g.Metric && w.kind == g.Kind })
-		if badge := g.Badge(); drawn && badge != "" && g.Settings == line.Settings && g.Scenario == line.Scenario && !slices.Contains(f.Badges, badge) {
-			f.Badges = append(f.Badges, badge)
-		}
-	}
-	return f
-}
-
-// fewGrowth draws full and partial syncs of few series in one panel.
-func fewGrowth(s *sections.Summary, line records.SweepLine, name, title string, what []durationLine) *figure.Figure {
-	f := &figure.Figure{Name: name, Title: title + records.SettingsTail(line.Settings)}
-	p := figure.NewPlot("Services (log scale)", "duration (log scale)")
-	drawn := 0
-	for i, one := range s.Collected.Series {
-		for _, w := range what {
-			var points figure.Intervals
-			for _, cell := range line.Cells {
-				values := one.KindOf(cell, w.metric, w.kind)
-				if len(values) == 0 {
-					continue
-				}
-				addRaw(p, float64(cell.Services), values.Pooled(), s.Color(i))
-				points = append(points, figure.SizePoint{X: float64(cell.Services), Distribution: estimate.Describe(values)})
-			}
-			if len(points) == 0 {
-				continue
-			}
-			drawn++
-			thumbs := []plot.Thumbnailer{figure.AddMedians(p, points, s.Color(i), w.shape)}
-			f.Values(p, one.Name+", "+w.text, "Services", points, "s", s.Color(i))
-			label := one.Name + " " + w.text
-			for _, g := range s.Growth {
-				if g.Series == one.Name && g.Metric == w.metric && g.Kind == w.kind && g.Settings == line.Settings && g.Scenario == line.Scenario {
-					first, last := points[0].X, points[len(points)-1].X
-					ends := plotter.XYs{{X: first, Y: g.At(first)}, {X: last, Y: g.At(last)}}
-					thumbs = append(thumbs, figure.AddLine(p, ends, s.Color(i), w.dashes...))
-					label += ": exponent " + g.Exponent()
-				}
-			}
-			f.Explain(label, thumbs...)
-		}
-	}
-	if drawn == 0 {
-		return nil
-	}
-	figure.LogCountAxis(&p.X)
-	figure.LogAxis(&p.Y, figure.TickSeconds)
-	f.Add(p, figure.PanelHeight)
-	return f
+	metric     raw.Metric
+	kind, text string
 }
 
 func syncGrowthFigure(s *sections.Summary, line records.SweepLine) *figure.Figure {
-	kinds := []durationLine{{raw.FullSync, "", "full", draw.CircleGlyph{}, nil}, {raw.PartialSync, "", "partial", draw.TriangleGlyph{}, figure.Dashed}}
-	many := len(s.Collected.Series) >= manySeries
-	if many {
-		kinds = []durationLine{{metric: raw.ColdStart, text: "cold start"}, {metric: raw.FullSync, text: "full sync"}, {metric: raw.PartialSync, text: "partial sync"}}
-	}
-	f := growthFigure(s, line, "sync-vs-services", "Full and partial sync versus Services", kinds)
+	f := comparedGrowth(s, line, "sync-vs-services", "Cold start and syncs versus Services",
+		[]durationLine{{raw.ColdStart, "", "cold start"}, {raw.FullSync, "", "full sync"}, {raw.PartialSync, "", "partial sync"}})
 	if f != nil {
 		f.Caption = "Medians of syncs with 95 % confidence intervals (from 6 repetitions on), single syncs pale; the slope of a fitted line is the exponent: " +
-			"1 means that twice the Services take twice as long, 2 four times."
-		if many {
-			f.Title = "Cold start and syncs versus Services" + records.SettingsTail(line.Settings)
-			f.Caption += " The number after a name is its exponent."
-		}
+			"1 means that twice the Services take twice as long, 2 four times. The number after a name is its exponent."
 	}
 	return f
 }
 
 func restoreGrowthFigure(s *sections.Summary, line records.SweepLine) *figure.Figure {
-	kinds := []durationLine{{raw.Restore, "full", "full", draw.CircleGlyph{}, nil}, {raw.Restore, "partial", "partial", draw.TriangleGlyph{}, figure.Dashed}}
-	if len(s.Collected.Series) >= manySeries {
-		kinds[0].text, kinds[1].text = "restore of a full sync", "restore of a partial sync"
-		if !restoresHaveKinds(s.Collected, line) {
-			kinds = []durationLine{{metric: raw.Restore, text: "restore"}}
-		}
+	kinds := []durationLine{{raw.Restore, "full", "restore of a full sync"}, {raw.Restore, "partial", "restore of a partial sync"}}
+	if !restoresHaveKinds(s.Collected, line) {
+		kinds = []durationLine{{raw.Restore, "", "restore"}}
 	}
-	f := growthFigure(s, line, "restore-vs-services", "Restore latency versus Services", kinds)
+	f := comparedGrowth(s, line, "restore-vs-services", "Restore latency versus Services", kinds)
 	if f != nil {
 		f.Caption = "Wall time of one iptables-restore (or nft), from fork to exit. It is the part of a sync that the tool and the kernel take."
 	}
@@ -169,51 +91,4 @@ func restoresHaveKinds(c *records.Collection, line records.SweepLine) bool {
 		}
 	}
 	return true
-}
-
-// rulesFigure draws installed and expected rules versus Services, by table. A closed form predicts the expected rules.
-func rulesFigure(s *sections.Summary, line records.SweepLine) *figure.Figure {
-	f := &figure.Figure{Name: "rules-vs-services", Title: "Rules versus Services" + records.SettingsTail(line.Settings),
-		Caption: "Rules installed by table; the lines are the expected numbers, from a closed form. A point off its line means too many or too few rules."}
-	if len(s.Collected.Series) >= manySeries {
-		return comparedCounts(s, line, f)
-	}
-	p := figure.NewPlot("Services (log scale)", "rules (log scale)")
-	shapes := map[string]draw.GlyphDrawer{"nat": draw.CircleGlyph{}, "filter": draw.TriangleGlyph{}}
-	forms := map[string]bool{}
-	for i, one := range s.Collected.Series {
-		for _, table := range one.Tables(line.Cells) {
-			installed, form := plotter.XYs{}, plotter.XYs{}
-			for _, cell := range line.Cells {
-				if v := one.TableMedian(cell, raw.Rules, table); v > 0 {
-					installed = append(installed, plotter.XY{X: float64(cell.Services), Y: v})
-				}
-				if v := one.TableMedian(cell, raw.RulesExpected, table); v > 0 {
-					form = append(form, plotter.XY{X: float64(cell.Services), Y: v})
-				}
-			}
-			if len(form) > 1 && !forms[fmt.Sprint(form)] {
-				forms[fmt.Sprint(form)] = true // subjects of one layout share it: one line
-				f.Explain(table+" expected", figure.AddLine(p, form, figure.Grey, figure.Dashed...))
-			}
-			if len(installed) == 0 {
-				continue
-			}
-			shape, ok := shapes[table]
-			if !ok {
-				shape = draw.SquareGlyph{}
-			}
-			// Rings of growing size, since points of subjects with one layout overlap.
-			dots := &plotter.Scatter{XYs: installed, GlyphStyle: draw.GlyphStyle{Color: s.Color(i), Radius: 3 + 1.8*vg.Length(i), Shape: figure.Hollow{GlyphDrawer: shape}}}
-			p.Add(dots)
-			f.Explain(one.Name+" "+table, dots)
-		}
-	}
-	if len(f.Legend) == 0 {
-		return nil
-	}
-	figure.LogCountAxis(&p.X)
-	figure.LogCountAxis(&p.Y)
-	f.Add(p, figure.PanelHeight)
-	return f
 }

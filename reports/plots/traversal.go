@@ -18,12 +18,6 @@ import (
 	"synclab/reports/sections"
 )
 
-// manyPackets reports whether first packets of all subjects are drawn in one plot, with names at the ends of the
-// lines.
-func manyPackets(s *sections.Summary) bool {
-	return len(s.Collected.Series) >= manySeries || s.ProbedDeeply()
-}
-
 // blogLine is a line of the published chart, in seconds by Services, read from the chart within ± 4 µs.
 type blogLine struct {
 	mode, percentile string
@@ -98,6 +92,25 @@ func packetsByPosition(s *sections.Summary) *figure.Figure {
 	return f
 }
 
+// addEmptyLevel draws the cost in an empty ruleset, median of the cells, as a dotted level on each panel.
+func addEmptyLevel(f *figure.Figure, lines []sections.Traversal, panels ...*plot.Plot) {
+	var empty []float64
+	for _, t := range lines {
+		if t.Empty != nil {
+			empty = append(empty, *t.Empty)
+		}
+	}
+	if len(empty) == 0 {
+		return
+	}
+	look := figure.Level{Y: estimate.Median(empty), Style: draw.LineStyle{Color: figure.Grey, Width: 1.2, Dashes: []vg.Length{1.5, 2.5}}}
+	for _, p := range panels {
+		p.Add(look)
+		p.Y.Min, p.Y.Max = min(p.Y.Min, look.Y), max(p.Y.Max, look.Y)
+	}
+	f.Explain("empty ruleset: "+doc.Format(look.Y, "s"), look)
+}
+
 // addPositions draws one subject's medians by position, with a band up to the 90th percentile if band is set. It
 // returns the last position, or 0.
 func addPositions(p *plot.Plot, ends *figure.EndLabels, cost sections.PacketCost, look figure.Look, band bool) float64 {
@@ -128,8 +141,9 @@ func addPositions(p *plot.Plot, ends *figure.EndLabels, cost sections.PacketCost
 }
 
 // packetsBySize draws the last Service and the miss versus Services, with the published chart behind them.
-func packetsBySize(s *sections.Summary, line records.SweepLine, f *figure.Figure) *figure.Figure {
-	f.Caption = "At the last Service of the dispatch, and for an address of no Service: medians with 95 % confidence intervals (from 6 repetitions on). If dispatch is a list of rules, the cost grows with the number of Services."
+func packetsBySize(s *sections.Summary, line records.SweepLine) *figure.Figure {
+	f := &figure.Figure{Name: "first-packet-vs-services", Title: "First-packet cost versus Services" + records.SettingsTail(line.Settings),
+		Caption: "At the last Service of the dispatch, and for an address of no Service: medians with 95 % confidence intervals (from 6 repetitions on). If dispatch is a list of rules, the cost grows with the number of Services."}
 	f = comparedLines(s, line, f, []sizeLine{{"first packet, last Service", figure.TickSeconds, "s", (*records.Series).LastPosition},
 		{"first packet, address of no Service", figure.TickSeconds, "s", func(s *records.Series, c records.Cell) estimate.Sample { return s.At(c, -1) }}})
 	if f == nil || slices.Max(line.Sizes()) < 5000 {

@@ -212,20 +212,12 @@ func ShareText(percent int) string { return strconv.Itoa(percent) + " %" }
 
 // OfTable returns the values of a metric in a cell with one Table, families pooled.
 func (s *Series) OfTable(cell Cell, metric raw.Metric, table string) estimate.Sample {
-	samples := s.Cells[cell.ID()]
-	if samples == nil {
-		return nil
-	}
-	return samples.pick(func(d detail) bool { return d.Metric == metric && d.Table == table })
+	return s.Cells[cell.ID()].pick(func(d detail) bool { return d.Metric == metric && d.Table == table })
 }
 
 // Of returns the values of a metric in a cell, families pooled.
 func (s *Series) Of(cell Cell, metric raw.Metric) estimate.Sample {
-	samples := s.Cells[cell.ID()]
-	if samples == nil {
-		return nil
-	}
-	return samples.pick(func(d detail) bool { return d.Metric == metric })
+	return s.KindOf(cell, metric, "")
 }
 
 // MethodOf returns the method of a first packet; sendto, the most frequent one, is the empty string.

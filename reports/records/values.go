@@ -25,9 +25,6 @@ func MethodName(method string) string { return cmp.Or(method, "sendto") }
 
 // Packets returns the values of a metric at a position, by one method; nil without samples.
 func (c *Samples) Packets(metric raw.Metric, method string, position int) estimate.Sample {
-	if c == nil {
-		return nil
-	}
 	return c.pick(func(d detail) bool {
 		return d.Metric == metric && d.Target == "" && d.Method == method && d.HasPos && d.Position == position
 	})
@@ -41,8 +38,11 @@ func (c *Samples) ToTarget(metric raw.Metric, method, target string, empty bool)
 	})
 }
 
-// pick returns the values of several groups, added up by repetition.
+// pick returns the values of several groups, added up by repetition; nil without samples.
 func (c *Samples) pick(want func(detail) bool) estimate.Sample {
+	if c == nil {
+		return nil
+	}
 	values := estimate.Sample{}
 	for _, d := range c.Details() {
 		if want(d) {
@@ -110,36 +110,6 @@ func (c *Collection) Pooled(metric raw.Metric) []float64 {
 	return out
 }
 
-// CountTotal adds up the medians of a count over tables and families. It prefers counts after full syncs: after a
-// partial sync, a count may cover only the tables that this sync wrote.
-func (c *Samples) CountTotal(metric raw.Metric, want func(table string) bool) (total float64, ok bool) {
-	type part struct{ table, family string }
-	full, others := map[part]estimate.Sample{}, map[part]estimate.Sample{}
-	for d, values := range c.Groups {
-		if d.Metric != metric || !want(d.Table) {
-			continue
-		}
-		into := full
-		if d.Kind == "partial" {
-			into = others
-		}
-		key := part{d.Table, d.Family}
-		if into[key] == nil {
-			into[key] = estimate.Sample{}
-		}
-		into[key].Add(values)
-	}
-	for key, values := range others {
-		if full[key] == nil {
-			full[key] = values
-		}
-	}
-	for _, values := range full {
-		total += values.Median()
-	}
-	return total, len(full) > 0
-}
-
 func (s *Series) LastPosition(cell Cell) estimate.Sample {
 	p := s.Positions(cell)
 	if len(p) == 0 {
@@ -177,12 +147,6 @@ func (c *Collection) Samples(subject string, cell Cell) *Samples {
 		return nil
 	}
 	return c.Series[i].Cells[cell.ID()]
-}
-
-func (c *Samples) PacketsAt(method string, position int) estimate.Sample {
-	return c.ByRepetition(func(r *raw.Record) bool {
-		return r.Metric == raw.FirstPacket && r.Target == "" && MethodOf(r) == method && r.Position != nil && *r.Position == position
-	})
 }
 
 // CountIn counts records. A repetition with any record of the metric "of" has at least the value 0.
@@ -252,58 +216,9 @@ func (c *Samples) Has(metric raw.Metric) bool {
 	return slices.ContainsFunc(c.Records, func(r Record) bool { return r.Metric == metric })
 }
 
-// MiddlePosition is the probed position nearest to half the last.
-func (s *Series) MiddlePosition(cell Cell) estimate.Sample {
-	positions := s.Positions(cell)
-	if len(positions) < 3 {
-		return nil
-	}
-	half, best := positions[len(positions)-1]/2, positions[1]
-	for _, position := range positions[1 : len(positions)-1] {
-		if Abs(position-half) < Abs(best-half) {
-			best = position
-		}
-	}
-	return s.At(cell, best)
-}
-
 // KindOf is like of, limited to one kind of sync if kind is set.
 func (s *Series) KindOf(cell Cell, metric raw.Metric, kind string) estimate.Sample {
-	samples := s.Cells[cell.ID()]
-	if samples == nil {
-		return nil
-	}
-	return samples.pick(func(d detail) bool { return d.Metric == metric && (kind == "" || d.Kind == kind) })
-}
-
-// Tables lists the tables with counted rules, nat and filter first.
-func (s *Series) Tables(cells []Cell) []string {
-	var out []string
-	for _, cell := range cells {
-		if samples := s.Cells[cell.ID()]; samples != nil {
-			for _, d := range samples.Details() {
-				if d.Metric == raw.Rules || d.Metric == raw.RulesExpected {
-					out = append(out, d.Table)
-				}
-			}
-		}
-	}
-	order := map[string]int{"nat": 1, "filter": 2}
-	slices.SortFunc(out, func(a, b string) int {
-		x, y := cmp.Or(order[a], 3), cmp.Or(order[b], 3)
-		return cmp.Or(x-y, strings.Compare(a, b))
-	})
-	return Distinct(out)
-}
-
-// TableMedian is the median count of a table in a cell, families added up.
-func (s *Series) TableMedian(cell Cell, metric raw.Metric, table string) float64 {
-	samples := s.Cells[cell.ID()]
-	if samples == nil {
-		return 0
-	}
-	total, _ := samples.CountTotal(metric, func(t string) bool { return t == table })
-	return total
+	return s.Cells[cell.ID()].pick(func(d detail) bool { return d.Metric == metric && (kind == "" || d.Kind == kind) })
 }
 
 func (c *Samples) RepetitionCount() int {
@@ -333,6 +248,14 @@ func (l SweepLine) Sizes() []int {
 		sizes = append(sizes, cell.Services)
 	}
 	return Distinct(sizes)
+}
+
+// Find returns the first element that fits; nil if there is none.
+func Find[T any](list []T, fits func(T) bool) *T {
+	if i := slices.IndexFunc(list, fits); i >= 0 {
+		return &list[i]
+	}
+	return nil
 }
 
 func Abs(n int) int {

@@ -1,6 +1,8 @@
 package sections
 
 import (
+	"fmt"
+
 	"synclab/bench/raw"
 	"synclab/reports/doc"
 	"synclab/reports/estimate"
@@ -49,7 +51,8 @@ func (s *Summary) coldSection() doc.Section {
 			}
 			first, last := coldFrom(one, cell, ColdShares[0]), coldTimes(one, cell, ColdShares[len(ColdShares)-1]).Median()
 			if last <= first*(1+onceWithin) {
-				atOnce = append(atOnce, doc.Sentence(writtenAtOnce, onceWords{one.Name, records.SizesText([]records.Cell{cell}), records.ShortSettings(cell.Settings()), last}))
+				atOnce = append(atOnce, fmt.Sprintf("%s at %s%s: all at once, after %s", one.Name, records.SizesText([]records.Cell{cell}),
+					records.SettingsTail(records.ShortSettings(cell.Settings())), doc.Format(last, "s")))
 				continue
 			}
 			row := []doc.Cell{s.SeriesCell(one.Name), doc.Int(cell.Services), endpointsCell(cell), settingsCell(cell)}
@@ -75,10 +78,3 @@ func (s *Summary) coldSection() doc.Section {
 // onceWithin is the share of the time until the first Services are visible within which the last ones follow if a subject
 // writes all rules at once.
 const onceWithin = 0.02
-
-var writtenAtOnce = runTemplate(`{{.Series}} at {{.Size}}{{with .Settings}} ({{.}}){{end}}: all at once, after {{seconds .Seconds}}`)
-
-type onceWords struct {
-	Series, Size, Settings string
-	Seconds                float64
-}

@@ -101,10 +101,12 @@ func (s *Summary) SidesTable(c *comparison.CellComparison) *doc.Table {
 	var notes []string
 	for _, noise := range c.Noise {
 		if noise.A == "" {
-			notes = append(notes, doc.Sentence(filePagesText, 100*noise.Share))
+			notes = append(notes, fmt.Sprintf("Differences of memory of less than %.2g %% are not named: resident sets count the pages of the program's file, "+
+				"of which there are more or fewer as the page cache has them.", 100*noise.Share))
 			continue
 		}
-		notes = append(notes, doc.Sentence(noiseText, noiseWords{doc.LowerFirst(comparison.FigureOf(noise.Metric).Text), noise.A, noise.B, 100 * noise.Share}))
+		notes = append(notes, fmt.Sprintf("Noise of the %s: %s and %s have the same rules and differ by %.2g %%, so smaller differences are not named.",
+			doc.LowerFirst(comparison.FigureOf(noise.Metric).Text), noise.A, noise.B, 100*noise.Share))
 	}
 	t.Note = strings.Join(append([]string{t.Note}, records.Distinct(notes)...), " ")
 	return t
@@ -140,15 +142,6 @@ func heat(r *comparison.Comparison) int {
 		return -level
 	}
 	return level
-}
-
-var noiseText = runTemplate(`Noise of the {{.Figure}}: {{.A}} and {{.B}} have the same rules and differ by {{printf "%.2g" .Percent}} %, so smaller differences are not named.`)
-
-var filePagesText = runTemplate(`Differences of memory of less than {{printf "%.2g" .}} % are not named: resident sets count the pages of the program's file, of which there are more or fewer as the page cache has them.`)
-
-type noiseWords struct {
-	Figure, A, B string
-	Percent      float64
 }
 
 func FigureCell(side comparison.Side, text comparison.Figure) doc.Cell {

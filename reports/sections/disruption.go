@@ -24,10 +24,8 @@ type DisruptedStep struct {
 	Step  string `json:"step"`            // "4:churn"
 	Fault string `json:"fault,omitempty"` // the fault, if the step is one
 	// Rest marks the part of the stream before anything changed.
-	Rest      bool           `json:"rest,omitempty"`
-	Flows     int            `json:"flows"`
-	Failed    int            `json:"failed"` // refused, reset or timed out
-	Misrouted int            `json:"misrouted"`
+	Rest bool `json:"rest,omitempty"`
+	Outcomes
 	ByOutcome map[string]int `json:"by_outcome,omitempty"` // of flows without an answer from a permitted endpoint
 	// FailedAtMost and MisroutedAtMost bound the shares, one-sided with 95 % confidence, if flows fail independently.
 	FailedAtMost    float64 `json:"failed_at_most"`
@@ -55,6 +53,24 @@ type DisruptedStep struct {
 	LongLivedUDP        int `json:"long_lived_udp,omitempty"`
 	LongLivedUDPRemoved int `json:"long_lived_udp_on_removed,omitempty"`
 	LongLivedUDPLost    int `json:"long_lived_udp_lost,omitempty"`
+}
+
+// Outcomes counts flows by their outcome.
+type Outcomes struct {
+	Flows     int `json:"flows"`
+	Failed    int `json:"failed"` // refused, reset or timed out
+	Misrouted int `json:"misrouted"`
+}
+
+func (o *Outcomes) count(outcome string) {
+	o.Flows++
+	switch outcome {
+	case "":
+	case records.Misrouted:
+		o.Misrouted++
+	default:
+		o.Failed++
+	}
 }
 
 // unwatched counts the flows and packets that timed out while flows that no rule concerns did too, or the stream had no CPU.
@@ -169,16 +185,9 @@ func ofStream(m raw.Metric) bool {
 }
 
 func (d *DisruptedStep) flow(outcome string) {
-	d.Flows++
-	switch outcome {
-	case "":
-		return
-	case records.Misrouted:
-		d.Misrouted++
-	default:
-		d.Failed++
+	if d.count(outcome); outcome != "" {
+		d.ByOutcome[outcome]++
 	}
-	d.ByOutcome[outcome]++
 }
 
 func (d *DisruptedStep) held(protocol, outcome string) {

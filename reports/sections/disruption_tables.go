@@ -58,11 +58,7 @@ func (s *Summary) DisruptionsOf(cell records.Cell) []Disruption {
 
 // Rest returns the part of the stream before any change, or nil.
 func (d Disruption) Rest() *DisruptedStep {
-	i := slices.IndexFunc(d.Steps, func(s DisruptedStep) bool { return s.Rest })
-	if i < 0 {
-		return nil
-	}
-	return &d.Steps[i]
+	return records.Find(d.Steps, func(s DisruptedStep) bool { return s.Rest })
 }
 
 // DisruptionTotals has a row for each subject, over all steps of a cell.
@@ -113,7 +109,7 @@ func countCell(k, n int, atMost float64) doc.Cell {
 		return doc.None()
 	}
 	cell := doc.Int(k)
-	cell.Title = doc.Sentence(shareBound, eventWords{Flows: n, AtMost: atMost})
+	cell.Title = fmt.Sprintf("of %s; the share is at most %s, with 95 %% confidence, if flows fail independently", doc.Grouped(int64(n)), shareText(atMost))
 	if k > 0 {
 		cell.Loud, cell.Sub = true, shareText(float64(k)/float64(n))
 		return cell
@@ -129,7 +125,7 @@ func ofCell(k, n int) doc.Cell {
 		return doc.None()
 	}
 	cell := doc.Int(k)
-	cell.Title = doc.Sentence(fewRecorded, eventWords{Flows: n})
+	cell.Title = "of " + doc.Plural(n, "recorded packet") + "; only some of the answered packets are recorded"
 	if k > 0 {
 		cell.Loud = true
 		return cell
@@ -247,7 +243,7 @@ func (d DisruptedStep) AddedCell() doc.Cell {
 		return cell
 	}
 	text := doc.Grouped(int64(d.AddedNotYet)) + " not yet"
-	cell.Title = strings.TrimPrefix(cell.Title+", "+doc.Sentence(notYet, d), ", ")
+	cell.Title = strings.TrimPrefix(cell.Title+", "+text+" by the end, after "+doc.Format(d.AddedNotYetFor, "s")+" at most", ", ")
 	if d.NewEndpointDelay == nil {
 		cell.Text, cell.Faint = text, false
 	} else {

@@ -29,10 +29,8 @@ type FaultResult struct {
 	Never     int                    `json:"never,omitempty"`
 	Waited    float64                `json:"waited,omitempty"`
 	Why       string                 `json:"why,omitempty"` // the first recovery that failed
-	// Flows counts the flows of the stream between fault and recovery. Failed and Misrouted are parts of it.
-	Flows     int `json:"flows"`
-	Failed    int `json:"failed"`
-	Misrouted int `json:"misrouted"`
+	// Of the flows of the stream between fault and recovery.
+	Outcomes
 }
 
 // faultResults has one entry for each cell, fault and series, in the order of the steps.
@@ -130,17 +128,6 @@ func within(spans []faultSpan, r records.Record) bool {
 	return slices.ContainsFunc(spans, func(s faultSpan) bool {
 		return s.of == records.Repetition{Run: r.Run, Rep: r.Rep} && r.At >= s.from && r.At <= s.to
 	})
-}
-
-func (f *FaultResult) count(outcome string) {
-	f.Flows++
-	switch outcome {
-	case "":
-	case records.Misrouted:
-		f.Misrouted++
-	default:
-		f.Failed++
-	}
 }
 
 // FaultText is a fault's display name without its step: "flush nat".

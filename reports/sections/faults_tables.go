@@ -53,11 +53,7 @@ func (s *Summary) FaultsOf(cell records.Cell) (names, series []string) {
 }
 
 func (s *Summary) FaultOf(cell records.Cell, name, series string) *FaultResult {
-	i := slices.IndexFunc(s.Faults, func(f FaultResult) bool { return f.Cell.ID() == cell.ID() && f.Fault == name && f.Series == series })
-	if i < 0 {
-		return nil
-	}
-	return &s.Faults[i]
+	return records.Find(s.Faults, func(f FaultResult) bool { return f.Cell.ID() == cell.ID() && f.Fault == name && f.Series == series })
 }
 
 // faultTable has a row for each fault of a cell. Sums would be of different faults: not every fault applies to every subject.
@@ -194,8 +190,9 @@ func (s *Summary) InvariantSection() doc.Section {
 	var first []string
 	for _, r := range s.Invariants {
 		if r.Violations > 0 && r.First != "" {
-			first = append(first, doc.Sentence(firstViolation, r))
-			out.Add(doc.Block{On: doc.Page, Soft: true, Note: doc.Sentence(violationNote, r), Code: r.First})
+			where := r.Invariant + ", " + r.Series + ": "
+			first = append(first, where+r.First)
+			out.Add(doc.Block{On: doc.Page, Soft: true, Note: where + "the first of " + doc.Plural(r.Violations, "violation"), Code: r.First})
 		}
 	}
 	out.Add(doc.Block{On: doc.Terminal | doc.Markdown, List: first})
@@ -249,11 +246,7 @@ func (s *Summary) invariantNames() (numbers, series []string) {
 }
 
 func (s *Summary) invariantOf(number, series string) *InvariantResult {
-	i := slices.IndexFunc(s.Invariants, func(r InvariantResult) bool { return r.Invariant == number && r.Series == series })
-	if i < 0 {
-		return nil
-	}
-	return &s.Invariants[i]
+	return records.Find(s.Invariants, func(r InvariantResult) bool { return r.Invariant == number && r.Series == series })
 }
 
 // InvariantTotals returns a subject's checks and violations.

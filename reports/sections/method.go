@@ -2,6 +2,7 @@ package sections
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -32,13 +33,14 @@ func (s *Summary) method() []string {
 		{processes, methodProcesses},
 		{processes, s.shimSentence()},
 		{processes, s.readingSentence()},
-		{processes && len(lost) > 0, doc.Sentence(syncsLost, int(comparison.Sum(lost)))},
+		{processes && len(lost) > 0, doc.Plural(int(comparison.Sum(lost)), "sync") +
+			" ended between two reads of the subject's metrics and cannot be separated. They have no durations."},
 		{processes, methodSyncs},
 		{len(s.Collected.Pooled(raw.ToolSys)) > 0, methodToolTime},
 		{feeds[raw.FeedInformers], methodInformers},
 		{len(observed) > 1, methodMixedEnds},
 		{len(observed) == 1 && observed["syncs"], methodSyncEnds},
-		{len(kubeProxies) > 0, doc.Sentence(kubeProxyVersions, records.Distinct(kubeProxies))},
+		{len(kubeProxies) > 0, "kube-proxy is " + doc.JoinWords(records.Distinct(kubeProxies)) + ", unmodified."},
 		{compared, methodBaselines},
 		{compared, methodValues},
 		{compared, methodRatios},
@@ -65,9 +67,13 @@ func (s *Summary) shimSentence() string {
 	}
 	var calls []string
 	for _, size := range slices.Sorted(maps.Keys(byBytes)) {
-		calls = append(calls, doc.Sentence(shimCall, shimWords{Cost: estimate.Median(byBytes[size]), Bytes: float64(size)}))
+		call := doc.Format(estimate.Median(byBytes[size]), "s") + " to a call"
+		if size > 0 {
+			call += " with " + doc.Format(float64(size), "B")
+		}
+		calls = append(calls, call)
 	}
-	return doc.Sentence(shimAdds, calls)
+	return fmt.Sprintf("A shim in front of iptables and nft measures their times. The shim adds %s (medians). The subject's CPU time excludes the shim's.", doc.JoinWords(calls))
 }
 
 // readingSentence describes what readings of their metrics cost the subjects; empty if they had none.
@@ -83,35 +89,15 @@ func (s *Summary) readingSentence() string {
 			}
 		}
 		if len(seconds) > 0 {
-			costs = append(costs, doc.Sentence(readingOf, readingWords{Subject: one.Subject, Cost: estimate.Median(seconds)}))
+			costs = append(costs, doc.Format(estimate.Median(seconds), "s")+" ("+one.Subject+")")
 		}
 	}
 	if len(costs) == 0 {
 		return ""
 	}
-	return doc.Sentence(readingAdds, costs)
+	return fmt.Sprintf("The subject's metrics tell syncs apart. One reading of them costs the subject's process %s of CPU "+
+		"(medians, measured while it is idle). The subject's CPU time excludes that of all readings.", doc.JoinWords(costs))
 }
-
-type readingWords struct {
-	Subject string
-	Cost    float64 // in seconds
-}
-
-// Sentences about pairs of subjects, stopped subjects, and how the numbers of a comparison were measured.
-var (
-	shimCall = runTemplate(`{{seconds .Cost}} to a call{{if .Bytes}} with {{bytes .Bytes}}{{end}}`)
-	shimAdds = runTemplate(`A shim in front of iptables and nft measures their times. The shim adds {{join .}} (medians). ` +
-		`The subject's CPU time excludes the shim's.`)
-	readingOf   = runTemplate(`{{seconds .Cost}} ({{.Subject}})`)
-	readingAdds = runTemplate(`The subject's metrics tell syncs apart. One reading of them costs the subject's process {{join .}} of CPU ` +
-		`(medians, measured while it is idle). The subject's CPU time excludes that of all readings.`)
-	syncsLost = runTemplate(`{{plural . "sync"}} ended between two reads of the subject's metrics and cannot be separated. ` +
-		`They have no durations.`)
-	kubeProxyVersions = runTemplate(`kube-proxy is {{join .}}, unmodified.`)
-)
-
-// shimWords are what the shim adds to a call with so many bytes of input.
-type shimWords struct{ Cost, Bytes float64 }
 
 // How the numbers of a comparison were measured, the paragraphs without values.
 const (

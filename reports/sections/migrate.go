@@ -46,9 +46,7 @@ type Move struct {
 type MoveFlows struct {
 	Protocol  string `json:"protocol"`
 	LongLived bool   `json:"long_lived,omitempty"`
-	Flows     int    `json:"flows"`
-	Failed    int    `json:"failed"`
-	Misrouted int    `json:"misrouted"`
+	Outcomes
 	// For is the time from the first to the last flow that failed or was misrouted, the longest of a repetition, in seconds.
 	For float64 `json:"for"`
 }
@@ -194,16 +192,13 @@ func moveFlows(c *records.Samples, times map[records.Repetition][]moveTimes) (fl
 		part := partAt(times[of], r.At, r.At+r.Value)
 		kind := MoveFlows{Protocol: r.Protocol, LongLived: r.Metric == raw.LongLivedFlow}
 		into := flowsOf(flows, part, kind)
-		into.Flows++
+		into.count(r.Outcome)
 		there := to{part, destination{r.Service, r.Family, r.Protocol, r.Target}}
-		switch r.Outcome {
-		case "":
+		if r.Outcome == "" {
 			answered[there]++
 			continue
-		case records.Misrouted:
-			into.Misrouted++
-		default:
-			into.Failed++
+		}
+		if r.Outcome != records.Misrouted {
 			failed[there]++
 		}
 		at := span{part, of, kind}

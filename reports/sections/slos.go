@@ -1,9 +1,9 @@
 package sections
 
 import (
+	"fmt"
 	"slices"
 	"strings"
-	"text/template"
 
 	"synclab/reports/comparison"
 	"synclab/reports/doc"
@@ -231,15 +231,14 @@ func (s *Summary) sloSection() doc.Section {
 	if len(s.SLOResults) == 0 {
 		return out
 	}
-	out.Add(doc.Block{On: doc.Page, Note: doc.Sentence(sloNote, s.SLOs)}, doc.Block{On: doc.Page | doc.Markdown, Table: s.sloTable()})
+	limit := func(v float64) string { return doc.TrimTick(doc.Format(v, "s")) } // "1 s", not "1.00 s"
+	note := fmt.Sprintf("The numbers of Services at which each subject meets these SLOs: full sync ≤ %s (median), network programming latency p99 ≤ %s, "+
+		"first packet to the last Service p99 ≤ %s. Only measured sizes count. "+
+		"“Met up to” is the largest size up to which every measured size meets an SLO. “Violated at” is the first measured size that violates the SLO. "+
+		"At sizes between the two, the SLO is unclear or was not measured.", limit(s.SLOs.FullSync), limit(s.SLOs.Latency), limit(s.SLOs.FirstPacket))
+	out.Add(doc.Block{On: doc.Page, Note: note}, doc.Block{On: doc.Page | doc.Markdown, Table: s.sloTable()})
 	return out
 }
-
-var sloNote = template.Must(template.New("slos").Funcs(doc.SentenceFuncs).Parse(
-	`The numbers of Services at which each subject meets these SLOs: full sync ≤ {{limit .FullSync}} (median), network programming latency p99 ≤ {{limit .Latency}}, ` +
-		`first packet to the last Service p99 ≤ {{limit .FirstPacket}}. Only measured sizes count. ` +
-		`“Met up to” is the largest size up to which every measured size meets an SLO. “Violated at” is the first measured size that violates the SLO. ` +
-		`At sizes between the two, the SLO is unclear or was not measured.`))
 
 func (s *Summary) sloTable() *doc.Table {
 	t := &doc.Table{Columns: []doc.Column{{Name: "Subject"}, {Name: "Scenario", Differs: true}, {Name: "Settings"}, {Name: "SLO"},

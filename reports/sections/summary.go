@@ -188,41 +188,27 @@ func Summarize(runs []*records.Run, slos comparison.SLOs) *Summary {
 // rows are the full tables, by section, metric, cell and series.
 func rows(c *records.Collection) []Row {
 	var out []Row
-	for _, s := range c.Series {
-		for _, cell := range c.Cells {
-			samples := s.Cells[cell.ID()]
-			if samples == nil {
-				continue
+	for s, samples := range c.Each() {
+		cell := samples.Cell
+		for _, d := range samples.Details() {
+			row := Row{Series: s.Name, Cell: cell, Metric: d.Metric, Kind: d.Kind, Table: d.Table, Family: d.Family,
+				Target: d.Target, Method: d.Method,
+				Protocol: d.Protocol, Outcome: d.Outcome, Unit: samples.Unit(d.Metric), Distribution: estimate.Describe(samples.Groups[d])}
+			if d.HasPos {
+				row.Position = &d.Position
 			}
-			for _, d := range samples.Details() {
-				row := Row{Series: s.Name, Cell: cell, Metric: d.Metric, Kind: d.Kind, Table: d.Table, Family: d.Family,
-					Target: d.Target, Method: d.Method,
-					Protocol: d.Protocol, Outcome: d.Outcome, Unit: samples.Unit(d.Metric), Distribution: estimate.Describe(samples.Groups[d])}
-				if d.HasPos {
-					row.Position = &d.Position
-				}
-				out = append(out, row)
-			}
-			if busy := BusyShares(samples); len(busy) > 0 {
-				out = append(out, Row{Series: s.Name, Cell: cell, Metric: raw.SyncBusy, Unit: "ratio",
-					Distribution: estimate.Describe(busy)})
-			}
+			out = append(out, row)
+		}
+		if busy := BusyShares(samples); len(busy) > 0 {
+			out = append(out, Row{Series: s.Name, Cell: cell, Metric: raw.SyncBusy, Unit: "ratio", Distribution: estimate.Describe(busy)})
 		}
 	}
-	slices.SortStableFunc(out, func(a, b Row) int {
+	slices.SortStableFunc(out, func(a, b Row) int { // the rest is in the order of Details
 		return cmp.Or(a.Metric.Order()-b.Metric.Order(), strings.Compare(string(a.Metric), string(b.Metric)),
 			strings.Compare(a.Kind, b.Kind), strings.Compare(b.Table, a.Table), strings.Compare(a.Family, b.Family),
-			a.Cell.ID().Compare(b.Cell.ID()), strings.Compare(a.Series, b.Series), strings.Compare(a.Method, b.Method), strings.Compare(a.Target, b.Target),
-			rowPosition(a)-rowPosition(b), strings.Compare(b.Protocol, a.Protocol), strings.Compare(a.Outcome, b.Outcome))
+			a.Cell.ID().Compare(b.Cell.ID()), strings.Compare(a.Series, b.Series))
 	})
 	return out
-}
-
-func rowPosition(r Row) int {
-	if r.Position == nil {
-		return 0
-	}
-	return records.PositionOrder(*r.Position)
 }
 
 // looksOf returns the looks of the series.

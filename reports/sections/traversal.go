@@ -135,11 +135,7 @@ func spotName(positions []int, position int) string {
 
 // Spot returns a spot by name; nil if not probed.
 func (p PacketCost) Spot(name string) *PacketSpot {
-	i := slices.IndexFunc(p.Spots, func(s PacketSpot) bool { return s.Name == name })
-	if i < 0 {
-		return nil
-	}
-	return &p.Spots[i]
+	return records.Find(p.Spots, func(s PacketSpot) bool { return s.Name == name })
 }
 
 // Flatness is a verdict on whether a cost depends on something, from the line through its medians.

@@ -1,11 +1,11 @@
 package sections
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"text/template"
 
 	"synclab/bench/raw"
 	"synclab/reports/doc"
@@ -21,7 +21,9 @@ func warnings(c *records.Collection, s *Summary) []warning {
 	var out []warning
 	for i, l := range c.Runs {
 		if l.Info.Status != raw.StatusComplete {
-			out = append(out, warning{text: doc.Sentence(incompleteRun, warningWords{Label: c.Labels[i], Status: l.Info.Status, Reason: l.Info.Reason}), badge: "incomplete run"})
+			text := fmt.Sprintf("run %s: its status is %s, not complete%s; the report covers the records until then",
+				c.Labels[i], cmp.Or(l.Info.Status, "unknown"), records.SettingsTail(l.Info.Reason))
+			out = append(out, warning{text: text, badge: "incomplete run"})
 		}
 		for _, remark := range l.Info.LeftOut {
 			out = append(out, warning{text: doc.UpperFirst(remark), badge: "steps left out"})
@@ -34,12 +36,13 @@ func warnings(c *records.Collection, s *Summary) []warning {
 	out = append(out, unsteadyCaches(c)...)
 	for _, one := range c.Series {
 		if n := c.Failed[one.Name]; n > 0 {
-			out = append(out, warning{doc.Sentence(failedDurations, warningWords{Series: one.Name, Failed: n}), one.Name, doc.Plural(n, "failed sync")})
+			out = append(out, warning{one.Name + ": " + doc.Plural(n, "sync") + " failed; their durations are left out", one.Name, doc.Plural(n, "failed sync")})
 		}
 	}
 	for _, one := range c.Series {
 		if shownByPackets(one) {
-			out = append(out, warning{doc.Sentence(byPackets, warningWords{Series: one.Name}), one.Name, "seen by packets"})
+			out = append(out, warning{one.Name + ": Synclab knows no rules of this subject. New flows to the Services showed when a change was there; " +
+				"between two flows to a Service it is not known. Changes that clients with affinity cannot notice are left out", one.Name, "seen by packets"})
 		}
 	}
 	out = append(out, ruleMismatches(c)...)
@@ -51,14 +54,16 @@ func warnings(c *records.Collection, s *Summary) []warning {
 		}
 	}
 	if few > 0 {
-		out = append(out, warning{text: doc.Sentence(fewRepetitions, warningWords{Groups: few, Enough: estimate.Enough})}) // notes at the figures say so
+		out = append(out, warning{text: fmt.Sprintf("%s of durations have fewer than %d repetitions: they show the observed range, "+
+			"without a 95 %% interval; for intervals, use --reps %d", doc.Plural(few, "group"), estimate.Enough, estimate.Enough)}) // notes at the figures say so
 	}
 	for _, g := range s.Growth {
 		switch g.Badge() { // it stands at the exponents: the main figures have none
 		case twoSizes:
-			out = append(out, warning{text: doc.Sentence(fewSizes, g)})
+			out = append(out, warning{text: fmt.Sprintf("growth of %s (%s) is fitted to 2 sizes only", g.Label(), g.Series)})
 		case bends:
-			out = append(out, warning{text: doc.Sentence(noPowerLaw, g)})
+			out = append(out, warning{text: fmt.Sprintf("growth of %s (%s) does not follow a power law: the fit is off by %s at %s Services; the exponents between sizes are %s",
+				g.Label(), g.Series, signedPercent(g.Misfit), doc.Format(g.MisfitAt, "count"), LocalText(g.Power))})
 		}
 	}
 	return out
@@ -88,7 +93,7 @@ func ruleMismatches(c *records.Collection) []warning {
 				continue
 			}
 			kernel := map[count]float64{}
-			told := ruleWords{Series: s.Name, Services: cell.Services}
+			compared, differ, example := 0, 0, ""
 			for _, pass := range []raw.Metric{raw.RulesKernel, raw.RulesExpected} {
 				for _, r := range samples.Records {
 					if r.Metric != pass {
@@ -100,16 +105,17 @@ func ruleMismatches(c *records.Collection) []warning {
 						continue
 					}
 					if have, ok := kernel[key]; ok {
-						told.Compared++
+						compared++
 						if have != r.Value {
-							told.Differ++
-							told.Table, told.Kernel, told.Expected = r.Table, have, r.Value
+							differ++
+							example = fmt.Sprintf("table %s: the kernel has %s, expected are %s", r.Table, doc.Format(have, "count"), doc.Format(r.Value, "count"))
 						}
 					}
 				}
 			}
-			if told.Differ > 0 {
-				out = append(out, warning{doc.Sentence(rulesDiffer, told), s.Name, "unexpected rule counts"})
+			if differ > 0 {
+				text := fmt.Sprintf("%s at %s Services: %d of %d rule counts differ from the expected numbers (%s)", s.Name, doc.Grouped(int64(cell.Services)), differ, compared, example)
+				out = append(out, warning{text, s.Name, "unexpected rule counts"})
 			}
 		}
 	}
@@ -135,53 +141,10 @@ func differentMachines(c *records.Collection) []warning {
 			what = append(what[:maxNamed], fmt.Sprintf("%d more", left))
 		}
 		if len(what) > 0 {
-			out = append(out, warning{text: doc.Sentence(machinesDiffer, warningWords{Label: c.Labels[i+1], First: c.Labels[0], What: what}), badge: "runs differ"})
+			out = append(out, warning{text: fmt.Sprintf("run %s differs from %s in %s: compare with care", c.Labels[i+1], c.Labels[0], doc.JoinWords(what)), badge: "runs differ"})
 		}
 	}
 	return out
-}
-
-// Warnings.
-var (
-	incompleteRun = runTemplate(`run {{.Label}}: its status is {{or .Status "unknown"}}, not complete{{with .Reason}} ({{.}}){{end}}; ` +
-		`the report covers the records until then`)
-	byPackets       = runTemplate(`{{.Series}}: Synclab knows no rules of this subject. New flows to the Services showed when a change was there; between two flows to a Service it is not known. Changes that clients with affinity cannot notice are left out`)
-	failedDurations = runTemplate(`{{.Series}}: {{plural .Failed "sync"}} failed; their durations are left out`)
-	rulesDiffer     = runTemplate(`{{.Series}} at {{number .Services}} Services: {{.Differ}} of {{.Compared}} rule counts differ from the expected numbers ` +
-		`(table {{.Table}}: the kernel has {{count .Kernel}}, expected are {{count .Expected}})`)
-	machinesDiffer = runTemplate(`run {{.Label}} differs from {{.First}} in {{join .What}}: compare with care`)
-	unsteady       = runTemplate(`the machine's caches were not equally free: on {{.CPU}}, one load from 4 MiB took {{.Least}} beside one repetition, and {{.Most}} beside another. ` +
-		`Other tenants of the machine may be the cause. Durations may differ for the same reason`)
-	fewRepetitions = runTemplate(`{{plural .Groups "group"}} of durations have fewer than {{.Enough}} repetitions: they show the observed range, ` +
-		`without a 95 % interval; for intervals, use --reps {{.Enough}}`)
-	fewSizes   = runTemplate(`growth of {{.Label}} ({{.Series}}) is fitted to 2 sizes only`)
-	noPowerLaw = runTemplate(`growth of {{.Label}} ({{.Series}}) does not follow a power law: the fit is off by {{signed .Misfit}} ` +
-		`at {{count .MisfitAt}} Services; the exponents between sizes are {{exponents .Power}}`)
-)
-
-// runFuncs write the values that only the texts of this package have.
-var runFuncs = template.FuncMap{
-	"bytes":     func(v float64) string { return doc.Format(v, "B") },
-	"count":     func(v float64) string { return doc.Format(v, "count") },
-	"exponents": LocalText,
-	"share":     shareText,
-	"signed":    signedPercent,
-}
-
-func runTemplate(text string) *template.Template {
-	return template.Must(template.New("run").Funcs(doc.SentenceFuncs).Funcs(runFuncs).Parse(text))
-}
-
-// warningWords are the values of a warning about a run or a series.
-type warningWords struct {
-	Label, Status, Reason string   // of a run
-	First                 string   // label of the first run
-	What                  []string // differs from the first run
-	Series                string
-	Failed                int // syncs
-	Groups                int // of durations, with fewer than Enough repetitions
-	Enough                int
-	CPU, Least, Most      string // load from a cache
 }
 
 // unsteadyFrom is the ratio of loads from a cache from which durations of two repetitions do not compare.
@@ -189,7 +152,7 @@ const unsteadyFrom = 2.0
 
 // unsteadyCaches warns of a CPU whose caches were slower beside some repetitions than beside others.
 func unsteadyCaches(c *records.Collection) []warning {
-	all, worst := map[string][]float64{}, warningWords{}
+	all, worst := map[string][]float64{}, ""
 	for _, samples := range c.Each() {
 		beside := map[string]estimate.Sample{} // of each CPU
 		for _, r := range samples.Records {
@@ -212,20 +175,12 @@ func unsteadyCaches(c *records.Collection) []warning {
 		if least, most := slices.Min(all[cpu]), slices.Max(all[cpu]); most >= ratio*least {
 			ratio = most / least
 			cpu, _, _ = strings.Cut(cpu, "\x00")
-			worst = warningWords{CPU: cpu, Least: doc.Format(least, "s"), Most: doc.Format(most, "s")}
+			worst = fmt.Sprintf("the machine's caches were not equally free: on %s, one load from 4 MiB took %s beside one repetition, and %s beside another. "+
+				"Other tenants of the machine may be the cause. Durations may differ for the same reason", cpu, doc.Format(least, "s"), doc.Format(most, "s"))
 		}
 	}
-	if worst.CPU == "" {
+	if worst == "" {
 		return nil
 	}
-	return []warning{{text: doc.Sentence(unsteady, worst), badge: "unsteady caches"}}
-}
-
-// ruleWords are the rule counts of a series in a cell. The last difference is the example.
-type ruleWords struct {
-	Series           string
-	Services         int
-	Differ, Compared int
-	Table            string
-	Kernel, Expected float64
+	return []warning{{text: worst, badge: "unsteady caches"}}
 }
