@@ -127,14 +127,10 @@ type Figure struct {
 	Median float64    `json:"median"`
 }
 
-type shownFigure struct {
-	metric raw.Metric
-	name   string
-}
-
 // shownFigures are those of Progress.
-var shownFigures = []shownFigure{
-	{raw.ColdStart, "cold start"}, {raw.Reaction, "reaction"}, {raw.NetworkProgrammingLatency, "npl"}, {raw.FullSync, "full sync"}, {raw.PartialSync, "partial sync"},
+var shownFigures = []Figure{
+	{Metric: raw.ColdStart, Name: "cold start"}, {Metric: raw.Reaction, Name: "reaction"}, {Metric: raw.NetworkProgrammingLatency, Name: "npl"},
+	{Metric: raw.FullSync, Name: "full sync"}, {Metric: raw.PartialSync, Name: "partial sync"},
 }
 
 // Execute runs a scenario. Each repetition has a worker process with its own namespaces. Records are appended to the
@@ -185,7 +181,7 @@ func Execute(ctx context.Context, o ExecuteOptions) (dir string, err error) {
 		return "", err
 	}
 	if o.Until == nil {
-		err = o.runAll(ctx, w, all)
+		err = o.runSlots(ctx, w, all, map[string]bool{}, 0, len(all))
 	} else {
 		err = o.runUntil(ctx, w, cells)
 	}
@@ -318,10 +314,6 @@ func (o *ExecuteOptions) open(kind string, run raw.Run) (*raw.RunWriter, error) 
 	return raw.OpenRun(o.Out, run, o.Force)
 }
 
-func (o *ExecuteOptions) runAll(ctx context.Context, w *raw.RunWriter, all []slot) error {
-	return o.runSlots(ctx, w, all, map[string]bool{}, 0, len(all))
-}
-
 // runSlots runs passes; done of total ran before. stopped has the cells and subjects that exceeded a budget: another
 // repetition would exceed it too.
 func (o *ExecuteOptions) runSlots(ctx context.Context, w *raw.RunWriter, all []slot, stopped map[string]bool, done, total int) error {
@@ -432,7 +424,7 @@ type ending struct {
 
 // note keeps the durations that figures shows.
 func (e *ending) note(r *raw.Record) {
-	if r.Error == "" && slices.ContainsFunc(shownFigures, func(f shownFigure) bool { return f.metric == r.Metric }) {
+	if r.Error == "" && slices.ContainsFunc(shownFigures, func(f Figure) bool { return f.Metric == r.Metric }) {
 		if e.values == nil {
 			e.values = map[raw.Metric][]float64{}
 		}
@@ -444,9 +436,9 @@ func (e *ending) note(r *raw.Record) {
 func (e *ending) figures() []Figure {
 	var out []Figure
 	for _, f := range shownFigures {
-		if values := e.values[f.metric]; len(values) > 0 {
+		if values := e.values[f.Metric]; len(values) > 0 {
 			median, _ := stats.Median(values) // there are values
-			out = append(out, Figure{f.metric, f.name, median})
+			out = append(out, Figure{f.Metric, f.Name, median})
 		}
 	}
 	return out
@@ -522,5 +514,5 @@ func Work(ctx context.Context, in io.Reader, out io.Writer) error {
 	if err != nil && ctx.Err() == nil {
 		say.Send(pass.Message{Failure: err.Error()})
 	}
-	return errors.Join(say.Err(), lab.Close()) // the parent reports the failure or the interruption
+	return say.Err() // the parent reports the failure or the interruption
 }

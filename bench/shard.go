@@ -47,7 +47,8 @@ func (o *ExecuteOptions) divide(cells []scenarios.Cell) (s raw.Shard, own []slot
 		return s, nil, err
 	}
 	all := unitsOf(slots(cells, o.Subjects, o.Reps, o.Scenario.Seed))
-	s = raw.Shard{Shard: o.Shard, Of: o.Shards, Sweep: digest, Total: len(all), Host: hostName()}
+	host, _ := os.Hostname()
+	s = raw.Shard{Shard: o.Shard, Of: o.Shards, Sweep: digest, Total: len(all), Host: cmp.Or(os.Getenv("SYNCLAB_HOST"), host, "unknown")}
 	heaviest := make([]int, len(all)) // indices of units
 	for i := range all {
 		heaviest[i] = i
@@ -154,12 +155,4 @@ func (o *ExecuteOptions) takeShard(cells []scenarios.Cell) (*raw.Shard, []slot, 
 	}
 	o.Force = true
 	return &shard, own, nil
-}
-
-func hostName() string {
-	name, err := os.Hostname()
-	if err != nil {
-		name = "unknown"
-	}
-	return cmp.Or(os.Getenv("SYNCLAB_HOST"), name)
 }

@@ -253,20 +253,11 @@ func (c *filler) count(mark uint32) (n int, err error) {
 	return n, nil
 }
 
-// From include/uapi/linux/netfilter/nfnetlink_conntrack.h and nf_conntrack_common.h.
+// From include/uapi/linux/netfilter/nfnetlink_conntrack.h.
 const (
 	ctNew, ctGet, ctDelete = 0, 1, 2
 
 	ctaTupleOrig, ctaTupleReply, ctaStatus, ctaTimeout, ctaMark, ctaMarkMask = 1, 2, 3, 7, 8, 21
-
-	ctaTupleIP, ctaTupleProto       = 1, 2
-	ctaIPSrc, ctaIPDst              = 1, 2
-	ctaIP6Src, ctaIP6Dst            = 3, 4
-	ctaProtoNum, ctaSrcPort, ctaDst = 1, 2, 3
-
-	// When the kernel needs room, it drops connections that are not assured. All connections that it lists are
-	// confirmed.
-	ctSeenReply, ctAssured, ctConfirmed = 1 << 1, 1 << 2, 1 << 3
 )
 
 // begin starts a message; end fills in its length.
@@ -293,28 +284,10 @@ func (c *filler) appendFlow(b []byte, flags uint16) []byte {
 	}
 	src := netip.AddrPortFrom(from, uint16(c.next&0x7fff)+1024)
 	b, end := c.begin(b, unix.NFNL_SUBSYS_CTNETLINK<<8|ctNew, unix.NLM_F_REQUEST|unix.NLM_F_CREATE|unix.NLM_F_EXCL|flags, protocol)
-	b = appendTuple(b, ctaTupleOrig, src, at.to)
-	b = appendTuple(b, ctaTupleReply, at.by, src)
-	b = attr.AppendUint32(b, ctaStatus, ctSeenReply|ctAssured|ctConfirmed)
+	b = invariants.AppendTuple(b, ctaTupleOrig, src, at.to)
+	b = invariants.AppendTuple(b, ctaTupleReply, at.by, src)
+	b = attr.AppendUint32(b, ctaStatus, invariants.Assured)
 	b = attr.AppendUint32(b, ctaTimeout, fillTimeout)
 	b = attr.AppendUint32(b, ctaMark, c.mark)
 	return end(b)
-}
-
-func appendTuple(b []byte, kind uint16, src, dst netip.AddrPort) []byte {
-	source, destination := uint16(ctaIPSrc), uint16(ctaIPDst)
-	if src.Addr().Is6() {
-		source, destination = ctaIP6Src, ctaIP6Dst
-	}
-	return attr.Nest(b, kind, func(b []byte) []byte {
-		b = attr.Nest(b, ctaTupleIP, func(b []byte) []byte {
-			b = attr.Append(b, source, src.Addr().AsSlice())
-			return attr.Append(b, destination, dst.Addr().AsSlice())
-		})
-		return attr.Nest(b, ctaTupleProto, func(b []byte) []byte {
-			b = attr.Append(b, ctaProtoNum, []byte{unix.IPPROTO_UDP})
-			b = attr.Append(b, ctaSrcPort, binary.BigEndian.AppendUint16(nil, src.Port()))
-			return attr.Append(b, ctaDst, binary.BigEndian.AppendUint16(nil, dst.Port()))
-		})
-	})
 }

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"synclab/bench/lab/netns"
+	"synclab/bench/verify/invariants"
 )
 
 // A deleted flow of the lab is detected, even if another flow has replaced it.
@@ -44,7 +45,7 @@ func TestFillerMissesWhatIsDeleted(t *testing.T) {
 	}
 	filler.next++
 	b, end := filler.begin(nil, unix.NFNL_SUBSYS_CTNETLINK<<8|ctDelete, unix.NLM_F_REQUEST|unix.NLM_F_ACK, unix.AF_INET)
-	b = appendTuple(b, ctaTupleOrig, netip.MustParseAddrPort("198.18.0.0:1025"), nowhere)
+	b = invariants.AppendTuple(b, ctaTupleOrig, netip.MustParseAddrPort("198.18.0.0:1025"), nowhere)
 	if err := unix.Sendto(filler.fd, end(b), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		t.Fatal(err)
 	}

@@ -129,7 +129,7 @@ func chooseLeaving(o *sim.Objects, node plan.Node, families []corev1.IPFamily, n
 	var to []translated
 	var ports []*plan.ServicePort
 	for _, family := range families {
-		ports = append(ports, desired.Ports(family)...)
+		ports = append(ports, desired.Of(family).Ports()...)
 	}
 	leaving, used := map[string]bool{}, map[types.NamespacedName]bool{}
 	for _, i := range random.Perm(len(ports)) {

@@ -57,27 +57,14 @@ func New(node plan.Node, families ...corev1.IPFamily) *Mirror {
 	return m
 }
 
-// of returns the plan of a family.
-func (m *Mirror) of(name corev1.IPFamily) *plan.Plan {
+// Of returns the plan of a family. It changes with the mirror.
+func (m *Mirror) Of(name corev1.IPFamily) *plan.Plan {
 	for _, f := range m.families {
 		if f.name == name {
 			return f.plan
 		}
 	}
 	return nil
-}
-
-// Port returns the current state of a Service port; nil if there is none.
-func (m *Mirror) Port(family corev1.IPFamily, name tracker.ServicePortName) *plan.ServicePort {
-	return m.of(family).Port(name)
-}
-
-// Ports returns the current state of all Service ports of a family. The slice must not be changed.
-func (m *Mirror) Ports(family corev1.IPFamily) []*plan.ServicePort { return m.of(family).Ports() }
-
-// Service returns the current state of a Service with all its endpoints; nil if there is none.
-func (m *Mirror) Service(family corev1.IPFamily, name types.NamespacedName) *tracker.Service {
-	return m.of(family).Services()[name]
 }
 
 // Load adds the objects of an existing cluster.

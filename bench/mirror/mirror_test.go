@@ -70,7 +70,7 @@ func TestChanged(t *testing.T) {
 		var got []string
 		for _, p := range m.Changed(c.op, c.object, at) {
 			got = append(got, fmt.Sprintf("%s %s %d %d", p.Family, p.Name.NamespacedName, endpoints(p.Before), endpoints(p.After)))
-			if now := m.Port(p.Family, p.Name); now != p.After {
+			if now := m.Of(p.Family).Port(p.Name); now != p.After {
 				t.Errorf("change %d: port %v differs from the returned one", i, p.Name)
 			}
 		}
@@ -78,7 +78,7 @@ func TestChanged(t *testing.T) {
 			t.Errorf("change %d (-want +got):\n%s", i, diff)
 		}
 	}
-	if svc := m.Service(corev1.IPv4Protocol, ServiceOf(service("b"))); svc == nil || len(svc.Ports) != 1 {
+	if svc := m.Of(corev1.IPv4Protocol).Services()[ServiceOf(service("b"))]; svc == nil || len(svc.Ports) != 1 {
 		t.Errorf("service b is %+v", svc)
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -60,14 +59,7 @@ func (f *Folder) Sub(name string) (*Folder, error) {
 
 // List returns the entries of the folder, sorted by name.
 func (f *Folder) List() ([]fs.DirEntry, error) {
-	folder, err := f.Root.Open(".")
-	if err != nil {
-		return nil, err
-	}
-	defer folder.Close()
-	entries, err := folder.ReadDir(-1)
-	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
-	return entries, err
+	return fs.ReadDir(f.Root.FS(), ".")
 }
 
 // Remove removes a file, or an empty folder. One that is not there is no error.

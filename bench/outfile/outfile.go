@@ -12,6 +12,7 @@
 package outfile
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"errors"
@@ -44,7 +45,8 @@ func WriteWith(path string, mode fs.FileMode, write func(io.Writer) error) error
 		if err != nil {
 			return err
 		}
-		return errors.Join(write(f), f.Close())
+		buffer := bufio.NewWriterSize(f, 64<<10)
+		return errors.Join(write(buffer), buffer.Flush(), f.Close())
 	}
 	folder, err := OpenFolder(filepath.Dir(path))
 	if err != nil {

@@ -244,11 +244,7 @@ func (p *flowProbe) socket(kind int) (int, error) {
 	for range lastPort - firstPort {
 		addr, port := p.clients[p.flows%len(p.clients)], lastPort-1-p.flows/len(p.clients)%(lastPort-firstPort)
 		p.flows++
-		var from unix.Sockaddr = &unix.SockaddrInet6{Port: port, Addr: addr.As16()}
-		if domain == unix.AF_INET {
-			from = &unix.SockaddrInet4{Port: port, Addr: addr.As4()}
-		}
-		if err = unix.Bind(fd, from); !errors.Is(err, unix.EADDRINUSE) {
+		if err = unix.Bind(fd, sockaddrFrom(domain, addr, uint16(port))); !errors.Is(err, unix.EADDRINUSE) {
 			break
 		}
 	}

@@ -1,7 +1,6 @@
 package probe
 
 import (
-	"context"
 	"errors"
 	"maps"
 	"net"
@@ -181,7 +180,7 @@ func oneFlow(protocol corev1.Protocol, from netip.Addr, to netip.AddrPort, patie
 		}
 	}
 	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded), isTimeout(err):
+	case os.IsTimeout(err):
 		return by, traffic.TimedOut, nil
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
 		return by, traffic.Refused, nil
@@ -189,9 +188,4 @@ func oneFlow(protocol corev1.Protocol, from netip.Addr, to netip.AddrPort, patie
 		return by, traffic.Reset, nil
 	}
 	return by, "", err
-}
-
-func isTimeout(err error) bool {
-	var failed net.Error
-	return errors.As(err, &failed) && failed.Timeout()
 }

@@ -2,15 +2,11 @@ package probe
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"os"
 	"slices"
 
-	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -211,9 +207,9 @@ func (r *Probes) clientsOf(kind string, u *servicePort) (*clients, error) {
 		if r.newClients[u.family] == nil { // new clients for all probes of the repetition
 			r.newClients[u.family] = &clients{addr: within.Addr().Next(), fresh: true, within: within}
 		}
-		return r.newClients[u.family], holdRange(within)
+		return r.newClients[u.family], netns.HoldRange(within)
 	case KindAffinityAgain:
-		return &clients{addr: within.Addr(), within: within}, holdRange(within)
+		return &clients{addr: within.Addr(), within: within}, netns.HoldRange(within)
 	}
 	return nil, nil
 }
@@ -231,7 +227,7 @@ func (r *Probes) allowedClient(u *servicePort) (*clients, error) {
 		addr := allowed.Addr()
 		if !slices.ContainsFunc(reserved, func(p netip.Prefix) bool { return p.Contains(addr) }) {
 			one := netip.PrefixFrom(addr, addr.BitLen())
-			return &clients{addr: addr, within: one}, holdRange(one)
+			return &clients{addr: addr, within: one}, netns.HoldRange(one)
 		}
 	}
 	if r.Rep == 1 {
@@ -239,29 +235,6 @@ func (r *Probes) allowedClient(u *servicePort) (*clients, error) {
 			kindLoadBalancer, u.svc.Namespace, u.svc.Name)})
 	}
 	return nil, nil
-}
-
-// holdRange makes all addresses of a range local, but assigns them to no device. Processes may send from them, and a
-// proxier that lists the node's addresses does not find them.
-func holdRange(p netip.Prefix) error {
-	if err := netns.Guard(); err != nil {
-		return err
-	}
-	lo, err := netlink.LinkByName("lo")
-	if err != nil {
-		return fmt.Errorf("lo: %w", err)
-	}
-	route := &netlink.Route{
-		LinkIndex: lo.Attrs().Index, Type: unix.RTN_LOCAL, Table: unix.RT_TABLE_LOCAL, Scope: netlink.SCOPE_HOST,
-		Dst: &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())},
-	}
-	if p.Addr().Is6() {
-		route.Scope = netlink.SCOPE_UNIVERSE
-	}
-	if err := netlink.RouteAdd(route); err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("local route to %s: %w", p, err)
-	}
-	return nil
 }
 
 // answerAlways removes the kernel's rate limit for ICMP errors. If the kernel answered only some packets, the cost of

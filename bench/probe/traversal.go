@@ -27,7 +27,7 @@ type Target struct {
 	// Kind is one of scenarios.Probe.Kinds; empty: a cluster IP, or a miss. Position is then the position of the cluster
 	// IP.
 	Kind string
-	// From are the source addresses; nil: the address that the routes choose. They must be local; see holdRange.
+	// From are the source addresses; nil: the address that the routes choose. They must be local; see netns.HoldRange.
 	From *clients
 }
 
@@ -294,18 +294,11 @@ func (p *traversal) socket(domain, kind int, from netip.Addr) (int, error) {
 }
 
 func sockaddrFrom(domain int, from netip.Addr, port uint16) unix.Sockaddr {
+	addr := from.As16() // zero: any; IPv4 is mapped
 	if domain == unix.AF_INET6 {
-		own := &unix.SockaddrInet6{Port: int(port)}
-		if from.IsValid() {
-			own.Addr = from.As16()
-		}
-		return own
+		return &unix.SockaddrInet6{Port: int(port), Addr: addr}
 	}
-	own := &unix.SockaddrInet4{Port: int(port)}
-	if from.IsValid() {
-		own.Addr = from.As4()
-	}
-	return own
+	return &unix.SockaddrInet4{Port: int(port), Addr: [4]byte(addr[12:])}
 }
 
 // bindFreely allows a source address that no device has: IPv6's bind(2) ignores local routes.

@@ -203,9 +203,9 @@ func (r *Probes) destinations(family corev1.IPFamily) []destination {
 				continue
 			}
 			name := flow.PortName(svc, port)
-			p, endpoints := desired.Port(family, name), map[netip.AddrPort]bool{}
+			p, endpoints := desired.Of(family).Port(name), map[netip.AddrPort]bool{}
 			if p != nil {
-				for _, ep := range desired.Service(family, name.NamespacedName).EndpointsOf(name.PortKey) { // ready or not
+				for _, ep := range desired.Of(family).Services()[name.NamespacedName].EndpointsOf(name.PortKey) { // ready or not
 					endpoints[ep.Addr] = true
 				}
 			}

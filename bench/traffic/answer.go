@@ -26,10 +26,3 @@ func ReadAnswer(b []byte) (by netip.AddrPort, question uint64, ok bool) {
 	addr := netip.AddrFrom16([16]byte(b[:16])).Unmap()
 	return netip.AddrPortFrom(addr, binary.BigEndian.Uint16(b[16:18])), binary.BigEndian.Uint64(b[identitySize:answerSize]), true
 }
-
-// mapped returns the IPv4-mapped IPv6 address.
-func mapped(v4 [4]byte) (b [16]byte) {
-	b[10], b[11] = 0xff, 0xff
-	copy(b[12:], v4[:])
-	return b
-}

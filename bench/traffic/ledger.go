@@ -108,12 +108,12 @@ type portKey struct {
 
 // now returns the current state of a port in the cluster.
 func (l *FlowChecker) now(key portKey) version {
-	return version{port: l.cluster.Port(key.family, key.name), serving: l.serving(key)}
+	return version{port: l.cluster.Of(key.family).Port(key.name), serving: l.serving(key)}
 }
 
 // serving returns the serving endpoints of a UDP port.
 func (l *FlowChecker) serving(key portKey) []netip.AddrPort {
-	svc := l.cluster.Service(key.family, key.name.NamespacedName)
+	svc := l.cluster.Of(key.family).Services()[key.name.NamespacedName]
 	if svc == nil || key.name.Protocol != corev1.ProtocolUDP {
 		return nil
 	}

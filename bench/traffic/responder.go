@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -220,7 +221,7 @@ func (r *responder) identify(fd int) {
 	unix.RawSyscall(unix.SYS_GETSOCKNAME, uintptr(fd), uintptr(unsafe.Pointer(&r.name)), uintptr(unsafe.Pointer(&size)))
 	addr := r.name.Addr
 	if r.name.Family == unix.AF_INET {
-		addr = mapped((*unix.RawSockaddrInet4)(unsafe.Pointer(&r.name)).Addr)
+		addr = netip.AddrFrom4((*unix.RawSockaddrInet4)(unsafe.Pointer(&r.name)).Addr).As16()
 	}
 	putIdentity(r.out[:], addr, r.port[fd])
 }
@@ -304,7 +305,7 @@ func (r *responder) address(fd int) bool {
 	switch {
 	case r.kind[fd] == datagram4 && header.Level == unix.IPPROTO_IP && header.Type == unix.IP_PKTINFO:
 		about := (*unix.Inet4Pktinfo)(body)
-		putIdentity(r.out[:], mapped(about.Addr), r.port[fd])
+		putIdentity(r.out[:], netip.AddrFrom4(about.Addr).As16(), r.port[fd])
 		about.Spec_dst, about.Ifindex = about.Addr, 0
 		r.message.SetControllen(unix.CmsgSpace(unix.SizeofInet4Pktinfo))
 	case r.kind[fd] == datagram6 && header.Level == unix.IPPROTO_IPV6 && header.Type == unix.IPV6_PKTINFO:

@@ -375,12 +375,8 @@ func (s *stream) send(f *flow, protocol corev1.Protocol, sources *sourcePorts, t
 
 // atOnce reports whether an error of connect or send is an answer of the network.
 func atOnce(err error) bool {
-	for _, answer := range []error{unix.ECONNREFUSED, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.EACCES, unix.EPERM, unix.ECONNRESET} {
-		if errors.Is(err, answer) {
-			return true
-		}
-	}
-	return false
+	answers := []error{unix.ECONNREFUSED, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.EACCES, unix.EPERM, unix.ECONNRESET}
+	return slices.ContainsFunc(answers, func(answer error) bool { return errors.Is(err, answer) })
 }
 
 // answer reads the answer or the error of a new flow.

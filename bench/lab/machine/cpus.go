@@ -35,7 +35,8 @@ func Pin(cpu int) (release func(), err error) {
 		return nil, fmt.Errorf("CPU %d: %w", cpu, err)
 	}
 	return func() {
-		_ = unix.SchedSetaffinity(0, &before)
-		runtime.UnlockOSThread()
+		if unix.SchedSetaffinity(0, &before) == nil {
+			runtime.UnlockOSThread()
+		} // else no other goroutine gets the thread: it ends with this one
 	}, nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -83,12 +84,8 @@ var errChroot = errors.New("the root folder is that of a chroot")
 
 // forbidden reports whether the kernel lacks a feature, or a container runtime forbids it.
 func forbidden(err error) bool {
-	for _, cause := range []error{unix.EPERM, unix.EACCES, unix.ENOSYS, errChroot} {
-		if errors.Is(err, cause) {
-			return true
-		}
-	}
-	return false
+	causes := []error{unix.EPERM, unix.EACCES, unix.ENOSYS, errChroot}
+	return slices.ContainsFunc(causes, func(cause error) bool { return errors.Is(err, cause) })
 }
 
 // dropCapabilities drops the thread's capabilities, and prevents that an executed program regains them.

@@ -112,9 +112,6 @@ func Enter() (*Lab, error) {
 	return lab, nil
 }
 
-// Close does nothing: namespace and directory are removed when the process and its parent end.
-func (l *Lab) Close() error { return nil }
-
 // fallback are the devices that the kernel adds to every namespace when a tunnel module is loaded
 // (net.core.fb_tunnels_only_for_init_net). They are down and have no peer.
 var fallback = map[string]bool{

@@ -1,6 +1,7 @@
 package netns
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -29,9 +30,6 @@ var (
 		false: netip.MustParseAddr("169.254.1.2"), true: netip.MustParseAddr("fe80::2"),
 	}
 )
-
-// localTable is the routing table of local addresses (RT_TABLE_LOCAL).
-const localTable = 255
 
 // PodTopology lists the pods.
 type PodTopology struct {
@@ -231,24 +229,36 @@ func (c *cable) others(pods *Namespace, t PodTopology) error {
 		if err := c.toNode(t); err != nil {
 			return err
 		}
-		lo, err := netlink.LinkByName("lo")
-		if err != nil {
-			return fmt.Errorf("lo: %w", err)
-		}
 		for _, prefix := range t.Ranges {
-			// In table local, because the kernel looks up source addresses only there.
-			route := &netlink.Route{LinkIndex: lo.Attrs().Index, Dst: ipNet(prefix.Masked()), Type: unix.RTN_LOCAL, Scope: unix.RT_SCOPE_HOST, Table: localTable}
-			if err := netlink.RouteAdd(route); err != nil {
-				return fmt.Errorf("local addresses %s: %w", prefix, err)
+			if err := HoldRange(prefix); err != nil {
+				return err
 			}
 		}
 		for _, addr := range t.Clients { // the longer prefix takes precedence over the range
-			if err := routeVia(c.far, netip.PrefixFrom(addr, addr.BitLen()), nodeGateway[addr.Is6()], localTable); err != nil {
+			if err := routeVia(c.far, netip.PrefixFrom(addr, addr.BitLen()), nodeGateway[addr.Is6()], unix.RT_TABLE_LOCAL); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
+}
+
+// HoldRange makes all addresses of a range local, but assigns them to no device. Processes may send from them, and a
+// proxier that lists the node's addresses does not find them.
+func HoldRange(p netip.Prefix) error {
+	if err := Guard(); err != nil {
+		return err
+	}
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return fmt.Errorf("lo: %w", err)
+	}
+	// In table local, because the kernel looks up source addresses only there.
+	route := &netlink.Route{LinkIndex: lo.Attrs().Index, Dst: ipNet(p.Masked()), Type: unix.RTN_LOCAL, Scope: unix.RT_SCOPE_HOST, Table: unix.RT_TABLE_LOCAL}
+	if err := netlink.RouteAdd(route); err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("local addresses %s: %w", p, err)
+	}
+	return nil
 }
 
 // toNode adds a pod's default routes.

@@ -234,12 +234,10 @@ func TestMain(m Runner) int {
 		RunGuest()
 	}
 	if Inside() {
-		lab, err := Enter()
-		if err != nil {
+		if _, err := Enter(); err != nil {
 			fmt.Fprintln(os.Stderr, "FAIL: entering the namespace:", err)
 			return 1
 		}
-		defer lab.Close()
 		return m.Run()
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)

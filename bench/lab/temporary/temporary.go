@@ -92,7 +92,7 @@ func (d *Dir) claim() error {
 	if err == nil && !own(stat) {
 		err = fmt.Errorf("%s: another user put a folder in place of the new one", d.Path)
 	}
-	entries, failed := list(root)
+	entries, failed := fs.ReadDir(root.FS(), ".")
 	if err = errors.Join(err, failed); err == nil && len(entries) > 0 {
 		err = fmt.Errorf("%s: another folder is in place of the new one", d.Path)
 	}
@@ -115,15 +115,6 @@ func (d *Dir) claim() error {
 	return err
 }
 
-func list(root *os.Root) ([]fs.DirEntry, error) {
-	folder, err := root.Open(".")
-	if err != nil {
-		return nil, err
-	}
-	defer folder.Close()
-	return folder.ReadDir(-1)
-}
-
 // Remove removes the folder with all that is in it. A second call is no error.
 func (d *Dir) Remove() error {
 	err := remove(d.parent, d.root, filepath.Base(d.Path))
@@ -135,7 +126,7 @@ func (d *Dir) Remove() error {
 
 // remove empties an opened folder and removes its name. The owner file is the last: a folder without it has no content.
 func remove(parent, root *os.Root, name string) error {
-	entries, err := list(root)
+	entries, err := fs.ReadDir(root.FS(), ".")
 	for _, entry := range entries {
 		if entry.Name() != ownerName {
 			err = errors.Join(err, root.RemoveAll(entry.Name()))
@@ -162,7 +153,7 @@ func Sweep(root string) ([]string, error) {
 		return nil, fmt.Errorf("sweep: %w", err)
 	}
 	defer parent.Close()
-	entries, err := list(parent)
+	entries, err := fs.ReadDir(parent.FS(), ".")
 	if err != nil {
 		return nil, fmt.Errorf("sweep: %w", err)
 	}

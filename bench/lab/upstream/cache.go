@@ -15,7 +15,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -175,13 +174,7 @@ func (c Cache) keep(building, prefix string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	age := func(path string) time.Time {
-		if stat, err := os.Lstat(path); err == nil {
-			return stat.ModTime()
-		}
-		return time.Time{}
-	}
-	slices.SortFunc(all, func(a, b string) int { return age(b).Compare(age(a)) })
+	slices.SortFunc(all, func(a, b string) int { return written(b).Compare(written(a)) })
 	for _, old := range all[min(mostKept, len(all)):] {
 		_ = os.Remove(old) // it takes only space
 	}

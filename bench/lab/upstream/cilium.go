@@ -59,14 +59,10 @@ var socketFlags = []string{
 func (b *builder) sockets(ctx context.Context) (string, error) {
 	name, origin := "cilium-sock-"+b.version+".o", fmt.Sprintf("%s %x", b.origin(), sha256.Sum256([]byte(strings.Join(socketFlags, " "))))
 	if b.CachedOnly {
-		paths, err := b.cache.matches(name, origin)
-		if err == nil && len(paths) == 0 {
-			err = ErrNotBuilt
+		if path := b.cache.newest(name, origin); path != "" {
+			return path, nil
 		}
-		if err != nil {
-			return "", err
-		}
-		return paths[0], nil
+		return "", ErrNotBuilt
 	}
 	return b.cache.Get(ctx, name, origin, func(path string) error {
 		clang, err := exec.LookPath("clang")

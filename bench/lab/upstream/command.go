@@ -152,11 +152,13 @@ func (c Cache) newest(pattern, origin string) string {
 	if err != nil || len(paths) == 0 {
 		return ""
 	}
-	age := func(path string) time.Time {
-		if stat, err := os.Stat(path); err == nil {
-			return stat.ModTime()
-		}
-		return time.Time{}
+	return slices.MaxFunc(paths, func(a, b string) int { return written(a).Compare(written(b)) })
+}
+
+// written is when a file was written; zero if it is gone.
+func written(path string) time.Time {
+	if stat, err := os.Lstat(path); err == nil {
+		return stat.ModTime()
 	}
-	return slices.MaxFunc(paths, func(a, b string) int { return age(a).Compare(age(b)) })
+	return time.Time{}
 }

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"strings"
 	"time"
 
@@ -15,23 +16,6 @@ import (
 	"synclab/proxier/kernel"
 )
 
-// own counts the proxier's chains and their rules in the kernel.
-func (r *Host) own(family corev1.IPFamily, table iptables.Table) (chains, rules int, err error) {
-	variant, prefix := string(r.About.Variant), "KUBE-"
-	if r.About.Nftables() { // a separate table
-		variant, prefix = kernel.Nft, ""
-	}
-	var tally map[string]int
-	err = r.steady(func() (err error) { tally, err = kernel.Tally(variant, family, string(table)); return err })
-	for chain, n := range tally {
-		if strings.HasPrefix(chain, prefix) {
-			chains++
-			rules += n
-		}
-	}
-	return chains, rules, err
-}
-
 // steady repeats a read of the kernel's rules that change meanwhile. A subject may have converged in one family and
 // still write in the other, and on a busy machine a read takes longer than the subject pauses.
 func (r *Host) steady(look func() error) error {
@@ -44,23 +28,50 @@ func (r *Host) steady(look func() error) error {
 	}
 }
 
-// countTables records the number of the proxier's rules in the kernel, and what the closed form predicts.
-func (r *Host) countTables() error {
+// Count records the subject's rules in the kernel, and the elements of its sets and maps. Of IPVS, virtual servers are the
+// rules, and real servers the elements.
+func (r *Host) Count() error {
 	defer r.recordKernelMemory()
-	if r.About.Nftables() {
-		return r.countNftables()
+	if r.About.KnownBackend() && !r.About.Nftables() && r.About.Carrier != subject.VirtualServers {
+		return r.countChains()
 	}
-	if r.About.Carrier == subject.VirtualServers {
-		return r.countIPVS()
+	var all map[corev1.IPFamily]visible.Installed
+	err := r.steady(func() (err error) { all, err = r.Harness.Watcher.Installed(context.Background()); return err })
+	if err != nil {
+		return err
 	}
+	for _, family := range r.Families {
+		in := all[family]
+		for table, rules := range in.Rules {
+			r.RecordAs(raw.Record{Family: string(family), Table: table}, raw.RulesKernel, float64(rules))
+		}
+		if in.Elements > 0 || r.About.KnownBackend() {
+			r.RecordAs(raw.Record{Family: string(family), Table: "elements"}, raw.RulesKernel, float64(in.Elements))
+		}
+	}
+	return nil
+}
+
+// countChains records the number of rules in the proxier's chains, and what the closed form predicts.
+func (r *Host) countChains() error {
 	forms, applies := pass.ClosedForms(r.World.Objects(), r.Families, r.Config)
 	// Other subjects may keep stale chains for a while, and layout tree has more, and other, dispatch rules.
 	applies = applies && r.About.Own && r.Current().Classic() && !r.Followed
 	for _, family := range r.Families {
 		for _, table := range []iptables.Table{iptables.NAT, iptables.Filter} {
-			_, rules, err := r.own(family, table)
+			var tally map[string]int
+			err := r.steady(func() (err error) {
+				tally, err = kernel.Tally(string(r.About.Variant), family, string(table))
+				return err
+			})
 			if err != nil {
 				return err
+			}
+			rules := 0
+			for chain, n := range tally {
+				if strings.HasPrefix(chain, "KUBE-") {
+					rules += n
+				}
 			}
 			place := raw.Record{Family: string(family), Table: string(table)}
 			r.RecordAs(place, raw.RulesKernel, float64(rules))
@@ -68,42 +79,6 @@ func (r *Host) countTables() error {
 				r.RecordAs(place, raw.RulesExpected, float64(forms[family][table]))
 			}
 		}
-	}
-	return nil
-}
-
-// countNftables counts the rules of the proxier's own tables, and the elements of its sets and maps.
-func (r *Host) countNftables() error {
-	tables, err := kernel.OpenNftables()
-	if err != nil {
-		return err
-	}
-	defer tables.Close()
-	for _, family := range r.Families {
-		var rules, elements int
-		for _, name := range r.About.Tables {
-			var tally kernel.NftTally
-			err := r.steady(func() (err error) { tally, err = tables.Tally(family, name); return err })
-			if err != nil {
-				return err
-			}
-			rules, elements = rules+tally.Rules, elements+tally.Elements
-		}
-		r.RecordAs(raw.Record{Family: string(family), Table: r.About.Tables[0]}, raw.RulesKernel, float64(rules))
-		r.RecordAs(raw.Record{Family: string(family), Table: "elements"}, raw.RulesKernel, float64(elements))
-	}
-	return nil
-}
-
-// countIPVS counts virtual servers as rules, and real servers as elements.
-func (r *Host) countIPVS() error {
-	for _, family := range r.Families {
-		servers, err := visible.CountIPVS(family)
-		if err != nil {
-			return err
-		}
-		r.RecordAs(raw.Record{Family: string(family), Table: "ipvs"}, raw.RulesKernel, float64(servers.Virtual))
-		r.RecordAs(raw.Record{Family: string(family), Table: "elements"}, raw.RulesKernel, float64(servers.Real))
 	}
 	return nil
 }

@@ -64,17 +64,5 @@ func (r *Host) why(p *process.Process, err error) error {
 	for i, line := range lines {
 		lines[i] = raw.Brief(line, mostOfError)
 	}
-	return &whyError{err, lines}
+	return fmt.Errorf("%w; the subject reports: %s", err, strings.Join(lines, " | "))
 }
-
-// whyError is an error with the lines that say why.
-type whyError struct {
-	error
-	lines []string
-}
-
-func (e *whyError) Error() string {
-	return fmt.Sprintf("%v; the subject reports: %s", e.error, strings.Join(e.lines, " | "))
-}
-
-func (e *whyError) Unwrap() error { return e.error }

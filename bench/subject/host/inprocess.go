@@ -114,8 +114,7 @@ func (s *inProcess) InSync(ctx context.Context) error {
 
 func (s *inProcess) running() *process.Process { return nil }
 
-func (s *inProcess) Disturbed()   { s.Harness.Watcher.Recheck() }
-func (s *inProcess) Count() error { return s.countTables() }
+func (s *inProcess) Disturbed() { s.Harness.Watcher.Recheck() }
 
 func (s *inProcess) peakRSS() (uint64, error) {
 	rss, err := machine.ReadPeakRSS()

@@ -352,27 +352,6 @@ func (s *processSubject) peakRSS() (uint64, error) {
 
 func (s *processSubject) Aside(do func() error) error { return do() }
 
-// Count records the subject's rules in the kernel.
-func (s *processSubject) Count() error {
-	if s.About.KnownBackend() {
-		return s.countTables()
-	}
-	all, err := s.Harness.Watcher.Installed(context.Background())
-	if err != nil {
-		return err
-	}
-	for family, installed := range all {
-		for table, rules := range installed.Rules {
-			s.RecordAs(raw.Record{Family: string(family), Table: table}, raw.RulesKernel, float64(rules))
-		}
-		if installed.Elements > 0 {
-			s.RecordAs(raw.Record{Family: string(family), Table: "elements"}, raw.RulesKernel, float64(installed.Elements))
-		}
-	}
-	s.recordKernelMemory()
-	return nil
-}
-
 // ExceededError ends a repetition whose subject exceeded a budget.
 type ExceededError struct {
 	Value float64

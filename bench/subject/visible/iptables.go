@@ -202,26 +202,56 @@ func installedChains(variant string, family corev1.IPFamily) (Installed, error) 
 	return in, nil
 }
 
+// commits is what the readers of nf_tables have in common.
+type commits struct {
+	kernel *kernel.Nftables
+	tables []string // all that the subject writes; the first one's name stands for them
+}
+
+func newCommits(tables ...string) (commits, error) {
+	k, err := kernel.OpenNftables()
+	return commits{k, tables}, err
+}
+
+func (c commits) Generation() (Generation, error) {
+	id, err := c.kernel.Generation()
+	return Generation{Dispatch: uint64(id)}, err
+}
+
+func (c commits) Misses() bool         { return false }
+func (c commits) Blind() time.Duration { return blindPeriod }
+func (c commits) Close()               { c.kernel.Close() }
+
+func (c commits) Installed(family corev1.IPFamily) (Installed, error) {
+	k, err := kernel.OpenNftables()
+	if err != nil {
+		return Installed{}, err
+	}
+	defer k.Close()
+	in := Installed{Rules: map[string]int{}}
+	for _, table := range c.tables {
+		t, err := k.Tally(family, table)
+		if err != nil {
+			return Installed{}, err
+		}
+		in.Rules[c.tables[0]] += t.Rules
+		in.Chains, in.Elements = in.Chains+t.Chains, in.Elements+t.Elements
+	}
+	return in, nil
+}
+
 // nft is variant nft.
-type nft struct{ kernel *kernel.Nftables }
+type nft struct{ commits }
 
 func newIptablesNft() (*nft, error) {
-	k, err := kernel.OpenNftables()
-	return &nft{k}, err
+	c, err := newCommits()
+	return &nft{c}, err
 }
 
 func (n *nft) found(family corev1.IPFamily) (bool, error) {
 	_, there, err := n.kernel.Uses(family, string(iptables.NAT), iptables.DispatchChains[0])
 	return there, err
 }
-
-func (n *nft) Generation() (Generation, error) {
-	id, err := n.kernel.Generation()
-	return Generation{Dispatch: uint64(id)}, err
-}
-
-func (n *nft) Misses() bool         { return false }
-func (n *nft) Blind() time.Duration { return blindPeriod }
 
 func (n *nft) Look() (Snapshot, error) {
 	return &chainLook{nftJumps{n}, map[corev1.IPFamily]*dispatch{}}, nil
@@ -234,8 +264,6 @@ func (n *nft) Endpoint(port tracker.ServicePortName, text string) string {
 func (n *nft) Installed(family corev1.IPFamily) (Installed, error) {
 	return installedChains(kernel.Nft, family)
 }
-
-func (n *nft) Close() { n.kernel.Close() }
 
 type nftJumps struct{ *nft }
 

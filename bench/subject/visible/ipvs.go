@@ -115,54 +115,44 @@ func (r *ipvsReader) Look() (Snapshot, error) {
 
 // Installed counts virtual servers as rules and real servers as elements.
 func (r *ipvsReader) Installed(family corev1.IPFamily) (Installed, error) {
-	servers, err := CountIPVS(family)
-	return Installed{Rules: map[string]int{"ipvs": servers.Virtual}, Elements: servers.Real}, err
+	virtual, real := 0, 0
+	err := eachServer(family, func(handle *ipvs.Handle, service *ipvs.Service) error {
+		servers, err := handle.GetDestinations(service)
+		virtual, real = virtual+1, real+len(servers)
+		return err
+	})
+	return Installed{Rules: map[string]int{"ipvs": virtual}, Elements: real}, err
 }
 
-// Servers counts the servers of IPVS.
-type Servers struct{ Virtual, Real int }
+// VirtualServers names the virtual servers of a family in the calling thread's namespace.
+func VirtualServers(family corev1.IPFamily) (names []string, err error) {
+	err = eachServer(family, func(_ *ipvs.Handle, service *ipvs.Service) error {
+		names = append(names, fmt.Sprintf("%d %s:%d", service.Protocol, service.Address, service.Port))
+		return nil
+	})
+	return names, err
+}
 
-// CountIPVS counts the servers of a family in the calling thread's namespace.
-func CountIPVS(family corev1.IPFamily) (s Servers, err error) {
+// eachServer calls yield with the virtual servers of a family in the calling thread's namespace.
+func eachServer(family corev1.IPFamily, yield func(*ipvs.Handle, *ipvs.Service) error) error {
 	handle, err := ipvs.New("")
 	if err != nil {
-		return s, fmt.Errorf("IPVS: %w", err)
+		return fmt.Errorf("IPVS: %w", err)
 	}
 	defer handle.Close()
 	services, err := handle.GetServices()
 	if err != nil {
-		return s, fmt.Errorf("IPVS: list virtual servers: %w", err)
+		return fmt.Errorf("IPVS: list virtual servers: %w", err)
 	}
 	for _, service := range services {
 		if service.AddressFamily != addressFamily(family) {
 			continue
 		}
-		real, err := handle.GetDestinations(service)
-		if err != nil {
-			return s, fmt.Errorf("IPVS: list real servers: %w", err)
-		}
-		s.Virtual, s.Real = s.Virtual+1, s.Real+len(real)
-	}
-	return s, nil
-}
-
-// VirtualServers names the virtual servers of a family in the calling thread's namespace.
-func VirtualServers(family corev1.IPFamily) (names []string, err error) {
-	handle, err := ipvs.New("")
-	if err != nil {
-		return nil, fmt.Errorf("IPVS: %w", err)
-	}
-	defer handle.Close()
-	services, err := handle.GetServices()
-	if err != nil {
-		return nil, fmt.Errorf("IPVS: list virtual servers: %w", err)
-	}
-	for _, service := range services {
-		if service.AddressFamily == addressFamily(family) {
-			names = append(names, fmt.Sprintf("%d %s:%d", service.Protocol, service.Address, service.Port))
+		if err := yield(handle, service); err != nil {
+			return fmt.Errorf("IPVS: list real servers: %w", err)
 		}
 	}
-	return names, nil
+	return nil
 }
 
 func addressFamily(family corev1.IPFamily) uint16 {

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
@@ -43,13 +42,13 @@ const (
 )
 
 type kubeNftables struct {
-	kernel *kernel.Nftables
+	commits
 	*frontends
 }
 
 func newNftables() (*kubeNftables, error) {
-	k, err := kernel.OpenNftables()
-	return &kubeNftables{k, newFrontends()}, err
+	c, err := newCommits(proxyTable)
+	return &kubeNftables{c, newFrontends()}, err
 }
 
 func (n *kubeNftables) found(family corev1.IPFamily) (bool, error) {
@@ -57,28 +56,7 @@ func (n *kubeNftables) found(family corev1.IPFamily) (bool, error) {
 	return there, err
 }
 
-func (n *kubeNftables) Generation() (Generation, error) {
-	id, err := n.kernel.Generation()
-	return Generation{Dispatch: uint64(id)}, err
-}
-
-func (n *kubeNftables) Misses() bool            { return false }
-func (n *kubeNftables) Blind() time.Duration    { return blindPeriod }
 func (n *kubeNftables) Look() (Snapshot, error) { return kubeLook{n}, nil }
-
-func (n *kubeNftables) Endpoint(_ tracker.ServicePortName, text string) string { return text }
-
-func (n *kubeNftables) Close() { n.kernel.Close() }
-
-func (n *kubeNftables) Installed(family corev1.IPFamily) (Installed, error) {
-	k, err := kernel.OpenNftables()
-	if err != nil {
-		return Installed{}, err
-	}
-	defer k.Close()
-	t, err := k.Tally(family, proxyTable)
-	return Installed{Rules: map[string]int{proxyTable: t.Rules}, Chains: t.Chains, Elements: t.Elements}, err
-}
 
 type kubeLook struct{ *kubeNftables }
 

@@ -3,11 +3,9 @@ package visible
 import (
 	"net/netip"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
-	"synclab/proxier/kernel"
 	"synclab/proxier/nftables"
 	"synclab/proxier/plan"
 	"synclab/proxier/tracker"
@@ -16,22 +14,22 @@ import (
 // ownNftables reads Synclab's backend nftables. Nothing in its table is named after a Service port. The reader looks a
 // port up as packets do, by single keys of its addresses, so the reader needs these addresses (placed).
 type ownNftables struct {
-	kernel *kernel.Nftables
+	commits
 	reader *nftables.Reader
 	*frontends
 }
 
 func newOwnNftables() (*ownNftables, error) {
-	k, err := kernel.OpenNftables()
+	c, err := newCommits("synclab", "synclab-2") // one is filled while packets traverse the other
 	if err != nil {
 		return nil, err
 	}
 	reader, err := nftables.OpenReader()
 	if err != nil {
-		k.Close()
+		c.Close()
 		return nil, err
 	}
-	return &ownNftables{k, reader, newFrontends()}, nil
+	return &ownNftables{c, reader, newFrontends()}, nil
 }
 
 // hidden returns the endpoint lists of a port that none of its places shows.
@@ -72,41 +70,11 @@ func (n *ownNftables) found(family corev1.IPFamily) (bool, error) {
 	return table != "", err
 }
 
-func (n *ownNftables) Generation() (Generation, error) {
-	id, err := n.kernel.Generation()
-	return Generation{Dispatch: uint64(id)}, err
-}
-
-func (n *ownNftables) Misses() bool            { return false }
-func (n *ownNftables) Blind() time.Duration    { return blindPeriod }
 func (n *ownNftables) Look() (Snapshot, error) { return ownLook{n}, nil }
 
-func (n *ownNftables) Endpoint(_ tracker.ServicePortName, text string) string { return text }
-
 func (n *ownNftables) Close() {
-	n.kernel.Close()
+	n.commits.Close()
 	n.reader.Close()
-}
-
-// ownTables are the two names of the table: one is filled while packets traverse the other.
-var ownTables = []string{"synclab", "synclab-2"}
-
-func (n *ownNftables) Installed(family corev1.IPFamily) (Installed, error) {
-	k, err := kernel.OpenNftables()
-	if err != nil {
-		return Installed{}, err
-	}
-	defer k.Close()
-	in := Installed{Rules: map[string]int{}}
-	for _, table := range ownTables {
-		t, err := k.Tally(family, table)
-		if err != nil {
-			return Installed{}, err
-		}
-		in.Rules[ownTables[0]] += t.Rules
-		in.Chains, in.Elements = in.Chains+t.Chains, in.Elements+t.Elements
-	}
-	return in, nil
 }
 
 type ownLook struct{ *ownNftables }

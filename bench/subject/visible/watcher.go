@@ -60,18 +60,6 @@ func (o *Options) setDefaults() {
 	}
 }
 
-func (o *Options) validate() error {
-	for _, family := range o.Families {
-		if family != corev1.IPv4Protocol && family != corev1.IPv6Protocol {
-			return fmt.Errorf("family %q: want IPv4 or IPv6", family)
-		}
-	}
-	if o.Period < 0 {
-		return fmt.Errorf("period %v: want more than 0", o.Period)
-	}
-	return nil
-}
-
 // Watcher waits for changes to become visible. It is safe for concurrent use.
 type Watcher struct {
 	opts   Options
@@ -118,9 +106,6 @@ func New(opts Options) (*Watcher, error) {
 
 func newWatcher(opts Options) (*Watcher, error) {
 	opts.setDefaults()
-	if err := opts.validate(); err != nil {
-		return nil, err
-	}
 	w := &Watcher{
 		opts: opts, reader: opts.Reader,
 		kick: make(chan struct{}, 1), asked: make(chan func()), closing: make(chan struct{}), ended: make(chan struct{}),

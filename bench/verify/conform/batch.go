@@ -219,29 +219,18 @@ func (r *run) startOn(ctx context.Context, node *corev1.Node, machine proxier.Ma
 		s.MaxTime, s.Variant = r.MaxTime, cmp.Or(subject.Variant, s.Variant)
 		switch {
 		case subject.KubeProxy:
-			r.sides[n], err = asSide(startKubeProxy(ctx, cmp.Or(subject.Command, r.KubeProxy), s, node, r.feed))
+			r.sides[n], err = startKubeProxy(ctx, cmp.Or(subject.Command, r.KubeProxy), s, node, r.feed)
 		case subject.Real:
-			r.sides[n], err = asSide(startInstalled(ctx, s, node, r.feed))
+			r.sides[n], err = startInstalled(ctx, s, node, r.feed)
 		default:
 			r.sides[n] = &rendered{setting: s, node: node, machine: machine}
 		}
 		if err != nil {
+			r.sides[n] = nil // it may hold a nil pointer
 			return err
 		}
 	}
 	return nil
-}
-
-// asSide keeps a nil pointer from becoming a side that is not nil.
-func asSide[T interface {
-	comparable
-	side
-}](s T, err error) (side, error) {
-	var none T
-	if s == none {
-		return nil, err
-	}
-	return s, err
 }
 
 func (r *run) stop() {

@@ -38,7 +38,7 @@ func (d *Difference) String() string {
 // Diff compares two rulesets of a family and lists what differs, by Service.
 func Diff(family corev1.IPFamily, first, second Grouped) []Difference {
 	var found []Difference
-	for _, service := range union(first, second) {
+	for _, service := range Union(first, second) {
 		if lines := diffService(first[service], second[service]); len(lines) > 0 {
 			found = append(found, Difference{Family: family, Service: service, Lines: lines})
 		}
@@ -46,7 +46,8 @@ func Diff(family corev1.IPFamily, first, second Grouped) []Difference {
 	return found
 }
 
-func union[K cmp.Ordered, V any](a, b map[K]V) []K {
+// Union returns the keys of two maps, sorted.
+func Union[K cmp.Ordered, V any](a, b map[K]V) []K {
 	keys := slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b))
 	slices.Sort(keys)
 	return slices.Compact(keys)

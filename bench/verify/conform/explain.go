@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"gonum.org/v1/gonum/stat/combin"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/utils/ptr"
@@ -264,34 +265,16 @@ func Orders(all []*discoveryv1.EndpointSlice, family corev1.IPFamily, service st
 		if len(own) < 2 || len(own) > mostSlices {
 			return
 		}
-		permute(own, func(order []*discoveryv1.EndpointSlice) bool {
+		for orders := combin.NewPermutationGenerator(len(own), len(own)); orders.Next(); {
 			named := slices.Clone(others)
-			for i, s := range order {
-				s = s.DeepCopy()
+			for i, at := range orders.Permutation(nil) {
+				s := own[at].DeepCopy()
 				s.Name = fmt.Sprintf("%d-%s", i, s.Name)
 				named = append(named, s)
 			}
-			return yield(named)
-		})
-	}
-}
-
-// permute calls f with every order of a list, until f returns false.
-func permute[T any](list []T, f func([]T) bool) bool {
-	var rec func(done int) bool
-	rec = func(done int) bool {
-		if done == len(list) {
-			return f(list)
-		}
-		for i := done; i < len(list); i++ {
-			list[done], list[i] = list[i], list[done]
-			ok := rec(done + 1)
-			list[done], list[i] = list[i], list[done]
-			if !ok {
-				return false
+			if !yield(named) {
+				return
 			}
 		}
-		return true
 	}
-	return rec(0)
 }

@@ -26,7 +26,7 @@ func Minimize(ctx context.Context, before, after *sim.Objects, budget int, fails
 			shrink.Parts(states.slices, states.withoutSlices), shrink.Parts(states.endpoints, states.edited), shrink.Parts(states.fields, states.edited),
 		},
 	}
-	small, err := search.Minimize(ctx, states{withoutSignal(before), withoutSignal(after)})
+	small, err := search.Minimize(ctx, states{before, after}.edited([]edit{withoutSignal}))
 	return small.Before, small.After, err
 }
 
@@ -228,12 +228,7 @@ var plainerSlices = []func(*discoveryv1.EndpointSlice){
 	func(s *discoveryv1.EndpointSlice) { s.Ports = s.Ports[:min(1, len(s.Ports))] },
 }
 
-func withoutSignal(o *sim.Objects) *sim.Objects {
-	if o == nil {
-		return nil
-	}
-	copied := *o
-	copied.Services = slices.DeleteFunc(slices.Clone(o.Services), func(s *corev1.Service) bool { return s.Namespace == signalNamespace })
-	copied.Slices = slices.DeleteFunc(slices.Clone(o.Slices), func(s *discoveryv1.EndpointSlice) bool { return s.Namespace == signalNamespace })
-	return &copied
+func withoutSignal(o *sim.Objects) {
+	o.Services = slices.DeleteFunc(o.Services, func(s *corev1.Service) bool { return s.Namespace == signalNamespace })
+	o.Slices = slices.DeleteFunc(o.Slices, func(s *discoveryv1.EndpointSlice) bool { return s.Namespace == signalNamespace })
 }

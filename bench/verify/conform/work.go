@@ -244,11 +244,9 @@ func (f *Finding) String() string {
 
 // Work runs in the child process: it reads a Request, compares, and writes one Event a line.
 func Work(ctx context.Context, in io.Reader, out io.Writer) error {
-	lab, err := netns.Enter()
-	if err != nil {
+	if _, err := netns.Enter(); err != nil {
 		return err
 	}
-	defer lab.Close()
 	var q Request
 	if err := json.NewDecoder(in).Decode(&q); err != nil {
 		return fmt.Errorf("request: %w", err)

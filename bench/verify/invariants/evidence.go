@@ -149,7 +149,7 @@ func All() []Invariant {
 		{"I5", "a failed restore leaves whole tables", (*Evidence).whole, checkWhole, dueWhole},
 		{"I6", "converges without an event once faults have stopped", always, checkAlive, dueAlways("the end of the settle step")},
 		{"I7", "rules and tables of other programs are unchanged", func(e *Evidence) bool { return e.Planted != nil }, checkForeign, dueAlways("the sentinels written before the start")},
-		{"I8", "own chains that are no longer needed are deleted", (*Evidence).tidy, checkStale, dueTidy},
+		{"I8", "own chains that are no longer needed are deleted", (*Evidence).rendered, checkStale, dueTidy},
 		{"I9", "UDP flows to endpoints that do not serve are deleted, and no other flows", func(e *Evidence) bool { return e.Flows != nil || e.Traffic != nil }, checkFlows, dueAlways("the sentinels' flows in the conntrack table")},
 		{"I10", "endpoints of a Service get equal shares", (*Evidence).met, checkShares, dueShares},
 		{"I11", "/healthz reports missing rules", func(e *Evidence) bool { return e.Health != 0 }, checkHealth, dueServed("an answer of /healthz")},
@@ -180,14 +180,12 @@ func (e *Evidence) settledWhole() bool {
 	return e.Saved != nil && e.Subject.Own && e.Subject.Iptables()
 }
 
-func (e *Evidence) tidy() bool { return e.rendered() }
-
 // Check runs the checkers of the named invariants, or of all, if their evidence is there. It reports a violation if no
 // check was possible and evidence was required. An error means that a checker failed.
 func Check(ctx context.Context, e *Evidence, names []string) ([]Result, error) {
 	var results []Result
 	for _, invariant := range All() {
-		if !wanted(names, invariant.Name) {
+		if len(names) > 0 && !slices.Contains(names, invariant.Name) {
 			continue
 		}
 		r, applies := &report{invariant: invariant.Name}, invariant.applies(e)
@@ -204,16 +202,4 @@ func Check(ctx context.Context, e *Evidence, names []string) ([]Result, error) {
 		}
 	}
 	return results, nil
-}
-
-func wanted(names []string, name string) bool {
-	if len(names) == 0 {
-		return true
-	}
-	for _, n := range names {
-		if n == name {
-			return true
-		}
-	}
-	return false
 }

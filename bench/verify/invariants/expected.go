@@ -9,12 +9,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
+	"synclab/bench/mirror"
 	"synclab/bench/verify/walk"
 	"synclab/proxier"
 	"synclab/proxier/iptables"
 	"synclab/proxier/nftables"
 	"synclab/proxier/plan"
-	"synclab/proxier/tracker"
 	"synclab/sim"
 )
 
@@ -144,25 +144,13 @@ func (e *Evidence) plan(family corev1.IPFamily) *plan.Plan {
 		e.plans = map[corev1.IPFamily]*plan.Plan{}
 	}
 	if e.plans[family] == nil {
-		e.plans[family] = planOf(family, e.Options.NodeName, e.Objects)
+		on := plan.Node{Name: e.Options.NodeName}
+		if n := nodeOf(e.Objects, on.Name); n != nil {
+			on.Zone = n.Labels[corev1.LabelTopologyZone]
+		}
+		desired := mirror.New(on, family)
+		desired.Load(e.Objects.Services, e.Objects.Slices, time.Unix(0, 0)) // any time will do: nothing waits
+		e.plans[family] = desired.Of(family)
 	}
 	return e.plans[family]
-}
-
-func planOf(family corev1.IPFamily, node string, o *sim.Objects) *plan.Plan {
-	now := time.Unix(0, 0) // any time will do: nothing waits
-	t := tracker.New(tracker.Options{Family: family, NodeName: node})
-	for _, svc := range o.Services {
-		t.SetService(svc, now)
-	}
-	for _, slice := range o.Slices {
-		t.SetSlice(slice, now)
-	}
-	on := plan.Node{Name: node}
-	if n := nodeOf(o, node); n != nil {
-		on.Zone = n.Labels[corev1.LabelTopologyZone]
-	}
-	p := plan.New(on)
-	p.Update(t.Take().Services)
-	return p
 }

@@ -2,6 +2,7 @@ package invariants
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -21,6 +22,7 @@ import (
 	"synclab/proxier/conntrack"
 	"synclab/proxier/iptables"
 	"synclab/proxier/iptables/rule"
+	"synclab/proxier/kernel/attr"
 	"synclab/sim"
 )
 
@@ -202,8 +204,9 @@ func (s *Sentinels) plantFlows(family corev1.IPFamily, objects *sim.Objects) err
 	return nil
 }
 
-// From include/uapi/linux/netfilter/nf_conntrack_common.h. A full conntrack table drops entries that are not assured.
-const seenReply, assured, confirmed = 1 << 1, 1 << 2, 1 << 3
+// Assured is the status of a confirmed entry that has seen a reply (include/uapi/linux/netfilter/nf_conntrack_common.h). When the
+// kernel needs room, it drops entries that are not assured.
+const Assured = 1<<1 | 1<<2 | 1<<3
 
 // PlantFlow makes a UDP entry of the conntrack table. The source of replies may be any endpoint.
 func PlantFlow(family corev1.IPFamily, f conntrack.Flow) error {
@@ -213,9 +216,8 @@ func PlantFlow(family corev1.IPFamily, f conntrack.Flow) error {
 	}
 	req := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_CTNETLINK<<8|nl.IPCTNL_MSG_CT_NEW, unix.NLM_F_ACK|unix.NLM_F_CREATE|unix.NLM_F_EXCL)
 	req.AddData(&nl.Nfgenmsg{NfgenFamily: uint8(protocol), Version: nl.NFNETLINK_V0})
-	req.AddData(tupleOf(nl.CTA_TUPLE_ORIG, f.Src, f.Dst))
-	req.AddData(tupleOf(nl.CTA_TUPLE_REPLY, f.ReplySrc, f.ReplyDst))
-	req.AddData(nl.NewRtAttr(nl.CTA_STATUS, nl.BEUint32Attr(seenReply|assured|confirmed)))
+	req.AddRawData(AppendTuple(AppendTuple(nil, nl.CTA_TUPLE_ORIG, f.Src, f.Dst), nl.CTA_TUPLE_REPLY, f.ReplySrc, f.ReplyDst))
+	req.AddData(nl.NewRtAttr(nl.CTA_STATUS, nl.BEUint32Attr(Assured)))
 	req.AddData(nl.NewRtAttr(nl.CTA_TIMEOUT, nl.BEUint32Attr(flowSeconds)))
 	if _, err := req.Execute(unix.NETLINK_NETFILTER, 0); err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("conntrack entry %v -> %v: %w", f.Src, f.Dst, err)
@@ -223,21 +225,23 @@ func PlantFlow(family corev1.IPFamily, f conntrack.Flow) error {
 	return nil
 }
 
-// tupleOf encodes one direction of an entry.
-func tupleOf(kind int, from, to netip.AddrPort) *nl.RtAttr {
-	source, destination := nl.CTA_IP_V4_SRC, nl.CTA_IP_V4_DST
+// AppendTuple encodes one direction of a UDP entry.
+func AppendTuple(b []byte, kind uint16, from, to netip.AddrPort) []byte {
+	source, destination := uint16(nl.CTA_IP_V4_SRC), uint16(nl.CTA_IP_V4_DST)
 	if from.Addr().Is6() {
 		source, destination = nl.CTA_IP_V6_SRC, nl.CTA_IP_V6_DST
 	}
-	tuple := nl.NewRtAttr(unix.NLA_F_NESTED|kind, nil)
-	addrs := tuple.AddRtAttr(unix.NLA_F_NESTED|nl.CTA_TUPLE_IP, nil)
-	addrs.AddRtAttr(source, from.Addr().AsSlice())
-	addrs.AddRtAttr(destination, to.Addr().AsSlice())
-	proto := tuple.AddRtAttr(unix.NLA_F_NESTED|nl.CTA_TUPLE_PROTO, nil)
-	proto.AddRtAttr(nl.CTA_PROTO_NUM, []byte{unix.IPPROTO_UDP})
-	proto.AddRtAttr(nl.CTA_PROTO_SRC_PORT, nl.BEUint16Attr(from.Port()))
-	proto.AddRtAttr(nl.CTA_PROTO_DST_PORT, nl.BEUint16Attr(to.Port()))
-	return tuple
+	return attr.Nest(b, kind, func(b []byte) []byte {
+		b = attr.Nest(b, nl.CTA_TUPLE_IP, func(b []byte) []byte {
+			b = attr.Append(b, source, from.Addr().AsSlice())
+			return attr.Append(b, destination, to.Addr().AsSlice())
+		})
+		return attr.Nest(b, nl.CTA_TUPLE_PROTO, func(b []byte) []byte {
+			b = attr.Append(b, nl.CTA_PROTO_NUM, []byte{unix.IPPROTO_UDP})
+			b = attr.Append(b, nl.CTA_PROTO_SRC_PORT, binary.BigEndian.AppendUint16(nil, from.Port()))
+			return attr.Append(b, nl.CTA_PROTO_DST_PORT, binary.BigEndian.AppendUint16(nil, to.Port()))
+		})
+	})
 }
 
 // Flows returns the UDP entries of the conntrack table in this thread's namespace.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"synclab/bench/verify/conform"
 	"synclab/proxier/iptables/rule"
 )
 
@@ -134,7 +135,7 @@ func differencesNft(want, have *NftTable) []string {
 		add("unexpected table %s", other)
 	}
 	for _, set := range entrySets {
-		for _, key := range union(want.Sets[set], have.Sets[set]) {
+		for _, key := range conform.Union(want.Sets[set], have.Sets[set]) {
 			wanted, inWant := want.Sets[set][key]
 			there, inHave := have.Sets[set][key]
 			switch {
@@ -174,12 +175,8 @@ func means(set, value string) string {
 
 // isClass reports whether a chain belongs to a class. Fixed chains are named after their purpose.
 func isClass(chain string) bool {
-	for _, kind := range []string{"cluster-", "external-", "nodeport-", "frontend-"} {
-		if strings.HasPrefix(chain, kind) {
-			return true
-		}
-	}
-	return false
+	kinds := []string{"cluster-", "external-", "nodeport-", "frontend-"}
+	return slices.ContainsFunc(kinds, func(kind string) bool { return strings.HasPrefix(chain, kind) })
 }
 
 // differingLists compares the Service port and the endpoints of each frontend.
@@ -229,10 +226,4 @@ func anyAddress(t *NftTable) string {
 		return string(make([]byte, len(key)-idLen-protoAndPort))
 	}
 	return ""
-}
-
-func union(a, b map[string]string) []string {
-	keys := slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b))
-	slices.Sort(keys)
-	return slices.Compact(keys)
 }

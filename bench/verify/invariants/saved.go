@@ -3,6 +3,7 @@ package invariants
 import (
 	corev1 "k8s.io/api/core/v1"
 
+	"synclab/bench/verify/conform"
 	"synclab/bench/verify/owner"
 	"synclab/bench/verify/walk"
 	"synclab/proxier/iptables/rule"
@@ -43,30 +44,7 @@ func (s Saved) own() Saved {
 
 // Reachable keeps only the proxier's chains that a packet can reach. It drops chains that were written before a jump to
 // them, or that are not deleted yet.
-func (s Saved) Reachable() Saved {
-	reachable := Saved{}
-	for table, chains := range s.own() {
-		kept := map[string]*rule.Chain{}
-		var keep func(name string)
-		keep = func(name string) {
-			c := chains[name]
-			if c == nil || kept[name] != nil {
-				return
-			}
-			kept[name] = c
-			for i := range c.Rules {
-				keep(c.Rules[i].Target.Chain)
-			}
-		}
-		for name, c := range chains {
-			if c.Policy != "-" {
-				keep(name)
-			}
-		}
-		reachable[table] = kept
-	}
-	return reachable
-}
+func (s Saved) Reachable() Saved { return Saved(conform.Tables(s.own()).Reachable()) }
 
 // Compile prepares the proxier's own rules for the ruleset evaluator.
 func (s Saved) Compile(family corev1.IPFamily) (*walk.Rules, error) {

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"synclab/bench/verify/conform"
 	"synclab/proxier/iptables/rule"
 )
 
@@ -53,9 +54,7 @@ func checkWhole(ctx context.Context, e *Evidence, r *report) error {
 
 // tables returns the names of all tables before or after the restore.
 func (f *FailedRestore) tables() []string {
-	names := slices.AppendSeq(slices.Collect(maps.Keys(f.Before)), maps.Keys(f.After))
-	slices.Sort(names)
-	return slices.Compact(names)
+	return conform.Union(f.Before, f.After)
 }
 
 // proves reports whether the restore proves something for any table.
@@ -84,9 +83,7 @@ func (f *FailedRestore) check(r *report) {
 
 // sameTable describes the first difference between two contents of a table, ignoring counters; empty if there is none.
 func sameTable(a, b map[string]*rule.Chain) string {
-	names := slices.AppendSeq(slices.Collect(maps.Keys(a)), maps.Keys(b))
-	slices.Sort(names)
-	for _, name := range slices.Compact(names) {
+	for _, name := range conform.Union(a, b) {
 		switch {
 		case a[name] == nil:
 			return "chain " + name + " is new"

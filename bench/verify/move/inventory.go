@@ -116,12 +116,8 @@ func (inv Inventory) addTables(family corev1.IPFamily, steady func(func() error)
 
 // missing reports whether the kernel lacks what was asked for.
 func missing(err error) bool {
-	for _, cause := range []error{unix.ENOENT, unix.EOPNOTSUPP, unix.EPROTONOSUPPORT, unix.EINVAL, fs.ErrNotExist} {
-		if errors.Is(err, cause) {
-			return true
-		}
-	}
-	return false
+	causes := []error{unix.ENOENT, unix.EOPNOTSUPP, unix.EPROTONOSUPPORT, unix.EINVAL, fs.ErrNotExist}
+	return slices.ContainsFunc(causes, func(cause error) bool { return errors.Is(err, cause) })
 }
 
 // addFlows adds the conntrack entries with a translated destination.

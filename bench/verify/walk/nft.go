@@ -153,12 +153,8 @@ func (n *nftables) rules() (*Rules, error) {
 // isServiceChainNft reports whether a chain belongs to a Service in kube-proxy's nftables mode. In other rulesets a
 // Service is found when the packet is translated or refused.
 func isServiceChainNft(name string) bool {
-	for _, prefix := range []string{"service-", "external-", "endpoint-", "firewall-"} {
-		if strings.HasPrefix(name, prefix) && name != "firewall-check" && name != "external-check" {
-			return true
-		}
-	}
-	return false
+	prefixes := []string{"service-", "external-", "endpoint-", "firewall-"}
+	return name != "firewall-check" && name != "external-check" && slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
 // chainNamed returns the chain that a verdict jumps to.
