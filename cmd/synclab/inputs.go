@@ -247,8 +247,8 @@ type subjectFlags struct {
 	tools      string
 }
 
-// registerPrograms adds the flags that choose programs. usual describes the default subjects.
-func (f *subjectFlags) registerPrograms(cmd *cobra.Command, usual string) {
+// register adds the flags that choose programs, and those of measurements. usual describes the default subjects.
+func (f *subjectFlags) register(cmd *cobra.Command, usual string) {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.names, "subjects", nil, "`list` of subjects, separated by commas; kube-proxy@VERSION/… is another version of kube-proxy, synclab@REVISION/… of Synclab, and PROXIER@src:NAME=DIR/… a checkout; exec:NAME=COMMAND… is any other proxier; suffixes change settings: "+suffixWords()+" (default: "+usual+")")
 	flags.StringVar(&f.kubeProxy.Path, "kube-proxy", "", "`binary` to run as kube-proxy (default: built from its Go module, on first use)")
@@ -260,16 +260,6 @@ func (f *subjectFlags) registerPrograms(cmd *cobra.Command, usual string) {
 	terminal.CompleteBy(cmd, "subjects", completeSubjects)
 	cmd.MarkFlagsMutuallyExclusive("kube-proxy", "kube-proxy-src", "kube-proxy-version")
 	moreFlags(cmd, "kube-proxy", "kube-proxy-src", "kube-proxy-version", "tools")
-}
-
-func registerKubeProxyVersion(cmd *cobra.Command, version *string) {
-	cmd.Flags().StringVar(version, "kube-proxy-version", "", "`version` of kube-proxy to build (default: "+upstream.Pinned+")")
-}
-
-// register adds the flags of measurements, too.
-func (f *subjectFlags) register(cmd *cobra.Command, usual string) {
-	f.registerPrograms(cmd, usual)
-	flags := cmd.Flags()
 	flags.StringVar(&f.feed, "feed", "", "how objects reach the subjects: `informers` in this process, or the api over HTTP, with each subject a separate process (default: api if a subject is not synclab's)")
 	flags.StringVar(&f.execConfig, "exec-config", "", "`template` of the file {config} in exec:NAME=COMMAND (default: the KubeProxyConfiguration)")
 	flags.StringSliceVar(&f.execEnv, "exec-env", nil, "`list` of variables of your environment that exec:NAME=COMMAND gets too (default: only PATH, HOME, TMPDIR, TZ, LANG and a few others)")
@@ -277,6 +267,10 @@ func (f *subjectFlags) register(cmd *cobra.Command, usual string) {
 	flags.StringVar(&f.maxMemory, "max-memory", "", "memory `limit` of a subject and its tools, e.g. 2Gi; beyond it the subject is stopped; needs --feed api")
 	terminal.Complete(cmd, "feed", raw.FeedInformers, raw.FeedAPI)
 	moreFlags(cmd, "feed", "exec-config", "exec-env", "max-time", "max-memory")
+}
+
+func registerKubeProxyVersion(cmd *cobra.Command, version *string) {
+	cmd.Flags().StringVar(version, "kube-proxy-version", "", "`version` of kube-proxy to build (default: "+upstream.Pinned+")")
 }
 
 // apply checks the flags and puts them into a run's options.

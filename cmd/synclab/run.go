@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -295,7 +296,11 @@ docs/migrate.md has the exact rules. With -f the Services are yours.`,
 			if err != nil {
 				return err
 			}
-			return execute(cmd.Context(), s, o)
+			summary, err := measure(cmd.Context(), s, o)
+			if err == nil && summary != nil && len(summary.Moves) == 0 {
+				err = errors.New("no move was measured, since a subject was stopped before: give its start more --max-time")
+			}
+			return err
 		},
 	}
 	flags.register(cmd, "--from", "")

@@ -35,6 +35,16 @@ steps:
   - probe: {kind: traversal, method: flow, positions: 3, samples: 5}
 `
 
+// Without a move there is no verdict, and the command says so.
+func TestMigrateWithoutMove(t *testing.T) {
+	measures(t)
+	status, _, stderr := invoke(t, "migrate", "--from", "synclab/iptables-legacy", "--to", "synclab/iptables-nft", "--services", "20", "--reps", "1", "--max-time", "1ms",
+		"--out", filepath.Join(t.TempDir(), "run"))
+	if status != exitFailed || !strings.Contains(stderr, "no move was measured") {
+		t.Errorf("status %d: %s", status, stderr)
+	}
+}
+
 // One kube-proxy replaces another under traffic, and is replaced again: each takes over, nothing is misrouted, and the
 // report names what the modes do differently.
 func TestMigrate(t *testing.T) {
