@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 
 	"synclab/bench/outfile"
@@ -95,19 +96,17 @@ func writeBench(w io.Writer, runs []*records.Run) error {
 	return nil
 }
 
+var controls = regexp.MustCompile("[\u007f-\u009f]")
+
 // writeJSON escapes the control characters that package json leaves as they are: names in files of others have them.
 func writeJSON(s *sections.Summary, w io.Writer) error {
 	var text strings.Builder
 	encoder := json.NewEncoder(&text)
 	encoder.SetIndent("", "  ")
 	encoder.SetEscapeHTML(false)
-	err := encoder.Encode(s)
-	for _, r := range text.String() {
-		if r >= 0x7f && r < 0xa0 {
-			fmt.Fprintf(w, `\u%04x`, r)
-		} else {
-			fmt.Fprint(w, string(r))
-		}
+	if err := encoder.Encode(s); err != nil {
+		return err
 	}
+	_, err := io.WriteString(w, controls.ReplaceAllStringFunc(text.String(), func(c string) string { return fmt.Sprintf(`\u%04x`, []rune(c)[0]) }))
 	return err
 }

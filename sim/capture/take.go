@@ -15,8 +15,8 @@ import (
 // PageSize is the number of objects in one request of kubectl.
 const PageSize = 500
 
-// Take lists all Services, EndpointSlices and Nodes, stripped, in pages of so many objects. It only reads. Slices come last: endpoints without a
-// Service, when one was added meanwhile, are harmless; a Service without endpoints would be an outage.
+// Take lists all Services, EndpointSlices and Nodes, stripped, in pages of so many objects. It only reads. Slices come
+// last: endpoints without a Service, when one was added meanwhile, are harmless; a Service without endpoints would be an outage.
 func Take(ctx context.Context, client kubernetes.Interface, pageSize int64) (*sim.Objects, error) {
 	var objects sim.Objects
 	list := func(what string, page pager.ListPageFunc) error {

@@ -100,7 +100,7 @@ func (r *Host) recordPhases(at raw.Record, s proxier.Sync) {
 	r.RecordAs(at, raw.Written, s.Written.Sub(s.Started).Seconds())
 	r.RecordAs(at, raw.Changes, float64(s.Changes))
 	if r.About.Nftables() {
-		return // Installed adds rules and elements there; countNftables counts both
+		return // Installed adds rules and elements there; Count has both
 	}
 	for _, table := range []iptables.Table{iptables.NAT, iptables.Filter} {
 		place := at
